@@ -152,19 +152,6 @@ async def test_clear_stops_within_moments(server: Server) -> None:
         assert (await client.wait("speak.complete"))["played_ms"] == 1000.0
 
 
-async def test_a_key_interrupts_a_clients_audio(server: Server) -> None:
-    async with (
-        RtpPeer() as phone,
-        talking(server, phone) as (_, to, call),
-        media(server, call["id"], "direction=talk") as client,
-    ):
-        await client.socket.send_bytes(ulaw_decode(b"".join(noise(500))))
-        await client.wait("speak.started")
-        await phone.press(to, "5")
-        assert (await client.wait("dtmf"))["digit"] == "5"
-        assert (await client.wait("speak.interrupted"))["by"] == "dtmf"
-
-
 async def test_two_clients_hear_the_call_and_talk_to_it(server: Server) -> None:
     said = noise(100)
     async with RtpPeer() as phone, talking(server, phone) as (_, to, call):
@@ -267,24 +254,6 @@ async def test_a_call_that_is_not_answered(server: Server) -> None:
             assert await client.closed() == 1000
 
 
-@pytest.mark.parametrize("during", ["silence", "talk"])
-async def test_the_servers_hangup_closes(server: Server, during: str) -> None:
-    async with (
-        RtpPeer() as phone,
-        talking(server, phone) as (caller, _, call),
-        media(server, call["id"], "direction=talk") as client,
-    ):
-        if during == "talk":
-            await client.socket.send_bytes(ulaw_decode(b"".join(noise(500))))
-            await client.socket.send_json({"type": "mark", "name": "m"})
-            await client.wait("speak.started")
-        assert (await server.delete(f"/v1/calls/{call['id']}"))[0] == 200
-        await caller.request("BYE")
-        assert (await client.wait("stop"))["reason"] == "local_hangup"
-        assert [each["cleared"] for each in client.all("mark")] == [True] * (during == "talk")
-        assert await client.closed() == 1000
-
-
 async def test_a_ua_process_that_dies_ends_the_stream_and_the_next_call_is_heard(tmp_path: Path) -> None:
     async with server_with(tmp_path) as server, RtpPeer() as phone:
         async with talking(server, phone) as (_, _, call), media(server, call["id"]) as client:
@@ -309,16 +278,6 @@ async def test_a_drained_server_closes_the_streams_with_their_calls(tmp_path: Pa
         await caller.request("BYE")
         assert (await client.wait("stop"))["reason"] == "draining"
         assert await client.closed() in (1000, 1001)
-
-
-async def test_a_client_that_reads_nothing_holds_nobody_up(server: Server) -> None:
-    said = noise(100)
-    async with RtpPeer() as phone, talking(server, phone) as (_, to, call):
-        async with media(server, call["id"]) as client, media(server, call["id"], "direction=both&rate=16000") as deaf:
-            deaf.socket._reader._protocol.pause_reading()
-            await say(phone, to, said)
-            await client.hears(10)
-        missing_in(bytes(client.pcm), [ulaw_decode(each) for each in said])
 
 
 async def test_nothing_that_is_said_or_pressed_is_logged(server: Server) -> None:
@@ -395,12 +354,3 @@ async def test_a_route_connects_to_its_application(tmp_path: Path) -> None:
     assert told[0]["call_id"] == ended["id"]
     # the last samples are faded: nothing followed them at first
     assert ulaw_encode(spoken)[:7900] in b"".join(packet.payload for packet in phone.heard)
-
-
-async def test_a_route_whose_application_is_not_there(tmp_path: Path) -> None:
-    async with server_with(tmp_path, routes__silent__media_url=f"ws://{HOST}:9/calls") as server:
-        async with RawCaller("silent", server.sip_port) as caller:
-            caller.invite()
-            await caller.acknowledge(480)
-        ended = await server.until_terminated()
-        assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("rejected", "media_unreachable")

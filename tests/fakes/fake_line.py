@@ -2,20 +2,14 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Protocol
 
 from cc_tts.audio import AudioFormat
+from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.errors import UserAgentUnavailable
-from cc_tts.media.playout_events import PlayoutEvent, PlayoutFinished, PlayoutProgress
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.ua import messages
 
 RATE_HZ = 8000
-
-
-class Listener(Protocol):
-    """Who hears what the line did; a prompt player."""
-
-    def on_playout(self, event: PlayoutEvent) -> None: ...
 
 
 @dataclass(slots=True)
@@ -31,7 +25,7 @@ class FakeLine:
     """Utterances in a row. ``is_down``: the UA process is gone."""
 
     def __init__(self) -> None:
-        self.listener: Listener | None = None
+        self.listener: PromptPlayer | None = None
         self.queue: list[OnLine] = []
         self.begun: list[str] = []
         self.cuts: list[str] = []

@@ -1,25 +1,14 @@
 """The UA process as the registry sees it: commands are written down, reports are made up by the test."""
 
 import contextlib
-from collections.abc import Collection, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cc_tts.errors import UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutSpeech
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
-
-
-class Listener(Protocol):
-    """Who hears from the UA process; the registry."""
-
-    def on_ua_ready(self, build: Mapping[str, str]) -> None: ...
-
-    def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None: ...
-
-    def on_ua_message(self, message: Message, payload: bytes = b"") -> None: ...
-
+from cc_tts.ua.client import UaListener
 
 COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.Ring: ("ring", "early_media"),
@@ -73,10 +62,10 @@ class FakeUa:
         self.lead_in_ms: dict[str, int] = {}
         self.placed_beside: dict[str, str] = {}
         self.has_one_process = True
-        self._listener: Listener | None = None
+        self._listener: UaListener | None = None
         self._calls = 0
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: UaListener) -> None:
         self._listener = listener
 
     @property
@@ -84,7 +73,7 @@ class FakeUa:
         return self.is_ready and len(self.active_calls) >= self.max_calls
 
     @property
-    def listener(self) -> Listener:
+    def listener(self) -> UaListener:
         assert self._listener is not None
         return self._listener
 

@@ -47,6 +47,7 @@ _UNIX_PATH = re.compile(
     r"(?<![^\s\"'(“])(?:~(?=/[\w.])|(?=/(?:etc|var|usr|home|opt|tmp|bin|dev|mnt|srv|root|lib|boot|proc|sys|api|v\d|Users"
     r"|Library|Applications)/))(?:/[\w.+@-]+)++/?"
 )
+_DOI = re.compile(r"(?<![\w.])10\.\d{4,9}/[\w.()/:;-]*[A-Za-z0-9]")
 _PATTERNS = (_PASSWORD, _EMAIL, _URL, _BARE, _FILE, _HOST)
 _STAND_INS = range(0xE000, 0xF900)
 """Stand-ins from the area for private use: :func:`cc_tts.text.characters.clean` leaves none in a text."""
@@ -111,7 +112,7 @@ def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str
 
 def _patterns(text: str) -> tuple[re.Pattern[str], ...]:
     """The patterns that may match; few texts have a path."""
-    paths = (_WINDOWS_PATH,) * ("\\" in text) + (_UNIX_PATH,) * ("/" in text)
+    paths = (_WINDOWS_PATH,) * ("\\" in text) + (_UNIX_PATH, _DOI) * ("/" in text)
     return (*paths, *_PATTERNS)
 
 

@@ -228,7 +228,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         ),
         (rf"\b{_WEEKDAY}\.?(?=\s(?:(?:morning|afternoon|evening|night)s?|[AP]M)\b)", lambda match: _weekday(match[1])),
         (
-            rf"\b{_WEEKDAY}\.(?!\w)(?=\s[a-z]|[,;)]|$)",
+            rf"\b{_WEEKDAY}\.(?!\w)(?=\s[a-z]|[,;:)]|$)",
             lambda match: _weekday(match[1]) + kept_stop(match),
         ),
         (

@@ -20,6 +20,7 @@ _TERM = (
 _SIGN = "(?: (?:[<>]=|[-+*/×÷=<>≤≥≠≈x]) |[<>]=|[-+*/×÷=<>≤≥≠≈]|(?<=\\))\\s?(?=\\())"
 _FORMULA = rf"(?<![\w.$£€%^)/-]){_TERM}(?:{_SIGN}{_TERM})++(?![\w%])"
 _VARIABLE_BEFORE = re.compile(r"(?:[A-Za-z]|\))$")
+_LONGEST_NUMBER = 40
 _NUMBER_BEFORE = re.compile(r"\d[\d.,]*$")
 _NUMBER_AFTER = re.compile(r"[\d.,]*\d")
 
@@ -27,8 +28,9 @@ _NUMBER_AFTER = re.compile(r"[\d.,]*\d")
 def _minus(match: re.Match[str]) -> str:
     """``36-38`` behind the last sign of equality is a range: S = 36-38."""
     text, end = match.string, match.end()
-    first, second = _NUMBER_BEFORE.search(text, 0, match.start()), _NUMBER_AFTER.match(text, end)
-    is_range = first and second and "=" not in text[end:] and _value(first) < _value(second)
+    first = _NUMBER_BEFORE.search(text, max(0, match.start() - _LONGEST_NUMBER), match.start())
+    second = _NUMBER_AFTER.match(text, end)
+    is_range = first and second and text.find("=", end, end + _LONGEST_NUMBER) < 0 and _value(first) < _value(second)
     return match.group() if is_range else " minus "
 
 

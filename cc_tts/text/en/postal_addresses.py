@@ -161,6 +161,10 @@ def _state(match: re.Match[str]) -> str | None:
 
 say_postal_addresses = in_order(
     (
+        r"\b(ON|QC|BC|AB|MB|SK|NS|NB)(?=,?\s[A-Z]\d[A-Z]\s?\d[A-Z]\d(?!\w))",
+        lambda match: _STATES[match[1]],
+    ),
+    (
         r"(?<![\w-])(?:[A-Z]{1,2}\d[A-Z\d]?\s\d[A-Z]{2}|[A-Z]\d[A-Z]\s?\d[A-Z]\d)(?![\w-])",
         lambda match: spelled(match.group()),
     ),

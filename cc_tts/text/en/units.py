@@ -10,7 +10,7 @@ _FOOT = ("foot", "feet")
 _INCH = ("inch", "inches")
 _REGULAR = {
     "km": "kilometer(s)", "m": "meter(s)", "cm": "centimeter(s)", "mm": "millimeter(s)", "mi": "mile(s)",
-    "yd": "yard(s)", "kg, KG, Kg": "kilogram(s)", "g": "gram(s)", "mg": "milligram(s)", "lb, lbs": "pound(s)",
+    "yd, yds": "yard(s)", "kg, KG, Kg": "kilogram(s)", "g": "gram(s)", "mg": "milligram(s)", "lb, lbs": "pound(s)",
     "oz": "ounce(s)", "l, L": "liter(s)", "ml, mL": "milliliter(s)", "gal": "gallon(s)", "mph": "mile(s) per hour",
     "km/h, kph": "kilometer(s) per hour", "m/s": "meter(s) per second", "KB, kB": "kilobyte(s)", "MB": "megabyte(s)",
     "GB": "gigabyte(s)", "TB": "terabyte(s)", "kbps": "kilobit(s) per second", "mbps, Mbps": "megabit(s) per second",
@@ -85,6 +85,7 @@ _DAYS = (
     r"|art|shape|effect))\.?"
 )
 """10 d of a medicine; a 3 d printer is none of days."""
+_LONGEST_MEASURE = 40
 _MEASURE_BEFORE = re.compile(rf"\d[ -]?({_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"
 _RATE = (
@@ -127,12 +128,16 @@ _SIDES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
 _SIDE = rf"{AMOUNT_BEGINS}({AMOUNT})\s?(\"|″|''|in\.?|cm|mm|ft)\s?([WDHL])(?!\w)"
 _VOWEL_BEGINS = re.compile("[aeio]|hour")
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
+_QUOTATION = 80
+"""Characters of a quotation in which a number stands; unmeasured."""
 _QUOTED = re.compile(r"(?<!\w)'(?=\w)")
 _TEMPERATURE = re.compile(
     r"\b(?:temp|thermostat|degree|heat|cool|weather|outside|oven|highs?\b|lows?\b|warm|cold)", re.IGNORECASE
 )
+_LOOK_AROUND_CHARACTERS = 100  # unmeasured
 _ELECTRIC = re.compile(
-    r"\b(?:fuse|breaker|circuit|volt|charg(?:er|ing)|outlet|socket|mains|current)s?\b", re.IGNORECASE
+    r"\b(?:fuse|breaker|circuit|volt|charg(?:er|ing)|outlet|socket|mains|current|amp)s?\b|\d\s?V\b|\bvolts\b",
+    re.IGNORECASE,
 )
 _MIN_NAMED_DIGITS = 3  # unmeasured
 _SECONDS_BEFORE = re.compile(
@@ -186,7 +191,9 @@ def _closes_quotation(match: re.Match[str], mark: str | int) -> bool:
 
 def _is_long(match: re.Match[str]) -> bool:
     """Whether ``6'`` is the length of the thing behind it and not the end of a quotation."""
-    return precedes_noun(match) and _QUOTED.search(match.string, 0, match.start()) is None
+    return (
+        precedes_noun(match) and _QUOTED.search(match.string, max(0, match.start() - _QUOTATION), match.start()) is None
+    )
 
 
 def _dimension(match: re.Match[str]) -> str:
@@ -210,7 +217,8 @@ def _fahrenheit(match: re.Match[str]) -> str | None:
 def _amps(match: re.Match[str]) -> str | None:
     """``13 A`` where electricity is spoken of; it may be a seat or a room."""
     said = f"{amount(match[1])} amp" if qualifies_noun(match) else counted(match[1], "amp", "amps")
-    return said if _ELECTRIC.search(match.string) else None
+    start, end = max(0, match.start() - _LOOK_AROUND_CHARACTERS), match.end() + _LOOK_AROUND_CHARACTERS
+    return said if _ELECTRIC.search(match.string, start, end) else None
 
 
 def _inches(match: re.Match[str]) -> str | None:
@@ -245,7 +253,9 @@ def _slash(match: re.Match[str]) -> str | None:
     before = _MEASURE_BEFORE.search(match.string, max(0, match.start() - 14), match.start())
     if not before:
         return None
-    is_same = re.match(rf"{AMOUNT} ?{re.escape(before[1])}(?!\w)", match.string[match.end() :])
+    is_same = re.match(
+        rf"{AMOUNT} ?{re.escape(before[1])}(?!\w)", match.string[match.end() : match.end() + _LONGEST_MEASURE]
+    )
     return ", " if is_same else " or "
 
 

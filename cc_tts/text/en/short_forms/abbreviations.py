@@ -78,7 +78,7 @@ CHAT_WORDS = {
     "dbl": "double", "gtt": "drop", "gtts": "drops", "chars": "characters", "sgl": "single",
     "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
-    "plts": "pallets", "ctns": "cartons", "qhs": "every night at bedtime", "qod": "every other day",
+    "mkt": "market", "plts": "pallets", "ctns": "cartons", "qhs": "every night at bedtime", "qod": "every other day",
     "tbsp": "tablespoon", "tsp": "teaspoon",
     "qam": "every morning", "qpm": "every evening",
 }  # fmt: skip
@@ -330,7 +330,7 @@ say_abbreviations = in_order(
     (r"\b(?:OB(?=/GYN)|TCP(?=/IP)|AC(?=/DC))/", lambda match: f"{' '.join(match.group()[:-1])} "),
     (r"\b[Cc]t\.?\s?[Rr]m\b\.?", "courtroom"),
     (r"\b([Rr])eg\.(?=\s(?:number|plate|fee|card|form)\b)", r"\1egistration"),
-    (r"\b([Rr])eg\.(?=\s(?:price|rate|fare|hours|size)\b)", r"\1egular"),
+    (r"\b([Rr])eg\.(?=\s(?:(?:price|rate|fare|hours|size|[a-z-]+ (?:dollars|pounds|euros))\b|[$£€]))", r"\1egular"),
     (r"\bca\.(?=\s)", "circa"),
     (r"\bnr\.?(?=\s(?:the\b|our\b|[A-Z][a-z]))", "near"),
     (

@@ -26,8 +26,8 @@ _MONTH = (
 _YEAR = r"(?P<year>1[1-9]\d\d|20\d\d)"
 _ENDS = r"(?!\w)(?![.:,/]\d)"
 _YEAR_FIRST = (
-    r"(?<![\w/.-])(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?:(?P<clock>T)"
-    r"(?=\d\d:)|(?!\w)(?![.:/-]\d))"
+    r"(?<![\w/.-])(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?:(?P<clock>[T ])"
+    r"(?=\d\d:\d\d)|(?!\w)(?![.:/-]\d))"
 )
 _YEAR_LAST = (
     r"(?<![\w/.-])(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}|\d{2})(?!\w)(?![.:/-]\d)"
@@ -62,7 +62,7 @@ _OFFER = re.compile(r"\b(?:points|miles|coupons?|offers?|sale|vouchers?|promo|re
 _EXPIRY_DATE = re.compile(r"\bexpir(?:y|ation)|\bexp\b", re.IGNORECASE)
 _FIRST_EXPIRY_YEAR = 24  # a card that expired before is not spoken of; 3/15 is a day
 _BEFORE_TIME = r"(?i)(?<![\w/.-])(?P<first>\d{1,2})/(?P<second>\d{1,2})(?=(?:,| at| @)\s\d{1,2}(?::\d\d|\s?[ap]\.?m))"
-_SLASHED = r"(?<![\w/.,⁄-])(?<!\d )(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/⁄]|[.,]\d)"
+_SLASHED = r"(?<![\w/.,:⁄-])(?<!\d )(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/⁄]|[.,]\d)"
 _LABEL_OF_DAY = (
     "date|dates|due|service|statement|dob|birth|birthday|appt|appointment|visit|eta|etd|eod|cob|wk of|deadline|starts?"
     "|starting|started|ends?|ended|ships?|shipped|shipping|delivery|delivered|delivers?|arriv(?:al|es?|ed|ing)"
@@ -114,6 +114,7 @@ _DAY_MONTH = (
     rf"(?i)(?P<the>\bthe\s)?(?<![\w.,:/-])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s(?:of\s)?|-){_MONTH}(?P<dot>\.?)"
     rf"(?:(?:,?\s|-){_YEAR}{_ENDS}|(?<=-.{{3}})-(?P<short_year>\d\d){_ENDS})?"
 )
+_MONTH_AND_DAY = re.compile(rf"{_MONTH}\.?\s\d{{1,2}}, $")
 _WEEKDAY = r"(Mon|Tues?|Weds?|Thur?s?|Fri|Sat|Sun)"
 _WEEKDAYS_LISTED = (
     rf"\b{_WEEKDAY}\b\.?(?:(?:,?\s(?:&|and|or|to|through|thru)\s|,\s|\s?/\s?){_WEEKDAY}\b\.?)+(?!\s?[-–—])"
@@ -189,6 +190,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         return said and f"{said} to {ordinal(int(match['last']))}"
 
     return in_order(
+        (r"'(?<=\d, ')(\d\d)(?![\w'])", _year_behind_day),
         (rf"\b{_MONTH}\.?\s?'(\d\d){_ENDS}", lambda match: f"{match['month']} {full_year(match[2])}"),
         (_LETTER_DAY_AND_DATE, lambda match: _letter_day(match[1])),
         (_LETTER_DAY_AND_HOURS, lambda match: _letter_day(match[1]) if _OF_HOURS.search(match.string) else None),
@@ -361,6 +363,15 @@ def _weekday_list(match: re.Match[str]) -> str:
 def _year_first(match: re.Match[str]) -> str | None:
     said = spoken_date(int(match["year"]), int(match["month"]), int(match["day"]))
     return f"{said} at " if said and match["clock"] else said
+
+
+def _year_behind_day(match: re.Match[str]) -> str | None:
+    """``Apr. 10, '27`` with the full year."""
+    return (
+        str(full_year(match[1]))
+        if _MONTH_AND_DAY.search(match.string, max(0, match.start() - 20), match.start())
+        else None
+    )
 
 
 def _expiry(match: re.Match[str]) -> str | None:

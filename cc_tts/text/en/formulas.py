@@ -8,6 +8,7 @@ from cc_tts.text.substitution import in_order
 
 COMPARISONS = {"<": "less than", ">": "greater than", "≤": "less than or equal to", "≥": "greater than or equal to"}
 COMPARISONS |= {"<=": COMPARISONS["≤"], ">=": COMPARISONS["≥"], "≠": "not equal to", "≈": "about"}
+COMPARISONS |= dict.fromkeys(("<>", "!="), COMPARISONS["≠"])
 _COMPARED = re.compile("[=<>≤≥≠≈]")
 _POWERS = {"2": " squared", "3": " cubed"}
 _FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent"}
@@ -18,7 +19,7 @@ _TERM = (
     r"(?:\^-?\d{1,3}| squared\b| cubed\b)?(?:\)(?:\^\d{1,3}| squared\b| cubed\b)?)?"
 )
 _SIGN = "(?: (?:[<>]=|[-+*/×÷=<>≤≥≠≈x]) |[<>]=|[-+*/×÷=<>≤≥≠≈]|(?<=\\))\\s?(?=\\())"
-_FORMULA = rf"(?<![\w.$£€%^)/-]){_TERM}(?:{_SIGN}{_TERM})++(?![\w%])"
+_FORMULA = rf"(?<![\w.$£€%^)/-])(?![Nn]/[Aa]\b){_TERM}(?:{_SIGN}{_TERM})++(?![\w%])"
 _VARIABLE_BEFORE = re.compile(r"(?:[A-Za-z]|\))$")
 _LONGEST_NUMBER = 40
 _NUMBER_BEFORE = re.compile(r"\d[\d.,]*$")

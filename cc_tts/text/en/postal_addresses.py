@@ -39,7 +39,7 @@ _SHORT_STREET = "|".join(sorted(_STREETS, key=len, reverse=True))
 _POINT = "NN[EW]|E[NS]E|SS[EW]|W[NS]W|[NS][EW]|[NSEW]"
 _NAME = r"(?:[A-Z][\w'-]*|\d{1,3}(?:st|nd|rd|th))\.?"
 _STREET = (
-    rf"(?<![\w.,$#/⁄-])(?P<house>\d{{1,5}})(?P<half>\s1[/⁄]2)?(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"
+    rf"(?<![\w.,$#/⁄-])(?:(?P<first>\d{{1,5}})\s?–\s?)?(?P<house>\d{{1,5}})(?P<half>\s1[/⁄]2)?(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"
     rf"(?P<name>{_NAME}(?:\s{_NAME}){{0,3}}?)\s"
     rf"(?:(?P<short>{_SHORT_STREET}|{_SHORT_STREET.lower()})\b(?P<dot>\.?)|(?P<full>{_FULL_STREETS})\b)"
     rf"(?:\s(?P<quadrant>{_POINT})\b\.?(?!\w))?"
@@ -107,7 +107,8 @@ def house_number(written: str) -> str:
 def _street(match: re.Match[str]) -> str:
     kind = match["full"] or _STREETS[match["short"].capitalize()]
     half = "and a half" if match["half"] else ""
-    said = (house_number(match["house"]), half, match["letter"], _compass(match["point"]), match["name"], kind)
+    first = f"{house_number(match['first'])} to" if match["first"] else ""
+    said = (first, house_number(match["house"]), half, match["letter"], _compass(match["point"]), match["name"], kind)
     stop = kept_stop(match)
     goes_on = stop and _NEXT_IS_NAME.match(match.string, match.end())
     return " ".join(filter(None, (*said, _compass(match["quadrant"])))) + ("," if goes_on else stop)

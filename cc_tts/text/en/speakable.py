@@ -96,7 +96,7 @@ def _number(match: re.Match[str]) -> str:
 
 
 _MIXED_WITH_SIGNS = (
-    r"(?i)(\bp(?:ass(?:word|code|phrase)|wd?)(?:\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
+    r"(?i)(\bp(?:ass(?:word|code|phrase)|wd?)(?:'s|\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
     r"((?<=[\"“])[^\s\"”]{4,40}(?<![.,])(?=[.,]?[\"”])|[^\s\"”,;]{4,40}[A-Za-z\d])(?![^\s.,;:!?\"”)])"
 )
 _MIXED_SIGNS = ADDRESS_SIGNS | {"#": "pound", "$": "dollar sign", "!": "exclamation point", "^": "caret"}
@@ -154,6 +154,8 @@ _say_all_day_and_user_names = in_order(
     (r"(?<!\w)([#@])(?=\w{0,40}[a-z][A-Z]|\w{0,40}[A-Z]{2}[a-z])([A-Za-z]\w{2,40})(?!\w)", _words_of_tag),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"#'?s(?!\w)", "numbers"),
+    (r"\*\.(?<!\S\*\.)(?=[a-z])", "star dot "),
+    (r"/(?<=:\d\d/)(?=\d{1,2}:\d\d)", ", "),
     (r"#(?<=\b[CF]#)(?!\w)", " sharp"),
     (r"\.NET\b(?<!\w\.NET)", "dot net"),
     (  # when a program runs: 0 3 * * 1
@@ -236,9 +238,9 @@ _say_ranges_and_minus = in_order(
         r"\1 and ",
     ),
     (r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)(\s?[-–—]\s?| (?:and|&) )(\d{1,2}(?::\d\d)?)([ap])(?!\w)", _with_half),
-    (r"~(?<!\w~)\s?(?=[$£€¥]?\.?\d|[A-Z]|noon\b|midnight\b|half\b)", "about "),
+    (r"~(?<!\w~)(?:\s?(?=[$£€¥]?\.?\d)|(?=[A-Z]|noon\b|midnight\b|half\b))", "about "),
     (r"\.x(?<=\d\.x)(?!\w)", " point x"),  # versions, as 2.x
-    (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {COMPARISONS[match[1]]} "),
+    (r"\s?(<[=>]|>=|!=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {COMPARISONS[match[1]]} "),
     (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
     (_RANGE, _joint),
     (r"(?i)(?<=\bmodifier )-(?=\d)", ""),
@@ -256,7 +258,7 @@ _say_fractions_and_ordinals = in_order(
         lambda match: f"{amount(match[1])} out of ",
     ),
     (
-        rf"(?i)\b((?:{_NUMBERED})\s)(\d{{1,3}})/(?=\d{{1,3}}(?![\w/⁄]|[.,]\d))",
+        rf"(?i)\b((?:{_NUMBERED}):?\s)(\d{{1,3}})/(?=\d{{1,3}}(?![\w/⁄]|[.,]\d))",
         lambda match: f"{match[1]}{cardinal(int(match[2]))} of ",
     ),
     (r"(?<![\w/.,])(\d{1,2})/(\d)(?=\sARMs?\b)", r"\1 \2"),  # a mortgage

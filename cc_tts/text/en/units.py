@@ -315,7 +315,7 @@ say_measures = in_order(
         lambda match: counted(match[1], "unit", "units") if _INJECTED.search(match.string) else None,
     ),
     (
-        r"(?<![\w'])(?<!by )(\d{1,3})['′](?=\s[A-Za-z])",
+        r"(?<![\w'.-])(?<!by )(\d{1,3})['′](?=\s[A-Za-z])",
         lambda match: f"{cardinal(int(match[1]))} foot" if _is_long(match) else None,
     ),
     (r"(?<![\w',])(\d{1,3},\d{3}|\d{3,5})['′](?!\w)", lambda match: counted(match[1], *_FOOT)),

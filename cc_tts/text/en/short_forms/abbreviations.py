@@ -58,7 +58,7 @@ _NUMBERED_PARTS = {
     "para": "paragraph",
     "opt": "option", "art": "article", "ver": "version", "v": "version",
     "sec": "section", "sc": "scene", "op": "opus", "gr": "grade", "mi": "mile", "pt": "part", "ct": "count",
-    "dist": "district", "eq": "equation", "rd": "round", "cl": "clause",
+    "dist": "district", "eq": "equation", "rd": "round", "cl": "clause", "col": "column",
     "eqs": "equations", "figs": "figures", "vols": "volumes", "chs": "chapters",
 }  # fmt: skip
 _CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
@@ -78,8 +78,8 @@ CHAT_WORDS = {
     "dbl": "double", "gtt": "drop", "gtts": "drops", "chars": "characters", "sgl": "single",
     "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
-    "mkt": "market", "plts": "pallets", "ctns": "cartons", "qhs": "every night at bedtime", "qod": "every other day",
-    "tbsp": "tablespoon", "tsp": "teaspoon",
+    "avg": "average", "mkt": "market", "plts": "pallets", "ctns": "cartons", "tbsp": "tablespoon",
+    "tsp": "teaspoon", "qhs": "every night at bedtime", "qod": "every other day",
     "qam": "every morning", "qpm": "every evening",
 }  # fmt: skip
 CHAT_WORDS |= {
@@ -162,7 +162,11 @@ _STREET_INSIDE_SENTENCE = re.compile(
     r"[\w,]\s(?!(?:Mount|Port|Fort|Lake|Downtown|North|South|East|West|Mister|Miz|Missus|Doctor|Judge)\s)[A-Z]\w*\s$|\d\w*\s$"
 )
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
-_PER_WORDS = {symbol: one for symbol, one in SINGULARS.items() if len(symbol) > 1 and symbol[0] != "°"} | {
+_PER_WORDS = {
+    symbol: one
+    for symbol, one in SINGULARS.items()
+    if len(symbol) > 1 and symbol[0] != "°" and " per " not in one and symbol != "cc"
+} | {
     "ppl": "person", "pp": "person", "pax": "passenger", "sem": "semester", "qtr": "quarter", "sh": "share",
 }  # fmt: skip
 _PROFESSIONS = (
@@ -264,7 +268,7 @@ def _dotted_letters(match: re.Match[str]) -> str:
 
 say_abbreviations = in_order(
     (rf"\b({'|'.join(_TITLES)})\.(?=\s?[A-Z])", lambda match: _TITLES[match[1]]),
-    (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s(?:and|&)\s[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
+    (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s?(?:and|or|&|/)\s?[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
     (

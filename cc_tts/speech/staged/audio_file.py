@@ -5,6 +5,7 @@ is written in C: a file that crashes it costs that file.
 """
 
 import io
+import re
 import resource
 import sys
 from typing import Any, Final
@@ -28,6 +29,16 @@ _UNREADABLE: Final = 3
 _BLOCK_S: Final = 10
 """Samples are decoded in blocks of this length (unmeasured), so that a long file does not lie in memory at its own rate."""
 _FULL_SCALE: Final = 32767.0
+_CANCELLED: Final = 1 / 1000
+"""Channels whose mix has less than this share of the power of the loudest one cancel each other: one that sounds among
+:data:`MAX_CHANNELS` has 1/64.
+"""
+_DATA_SIZE: Final = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
+"""libsndfile says so of a WAV file whose header promises more than there is."""
+_SIZE_NOT_KNOWN: Final = 0x7FFF_0000
+"""Programs that write to a pipe promise so many bytes or more, as they do not know the length (tried: sox)."""
+_MISSING_S: Final = 0.1
+"""Sloppy headers promise a little too much; unmeasured."""
 
 
 async def read(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
@@ -75,7 +86,27 @@ def decode(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
         raise AudioUnreadable(NOT_AUDIO) from None
 
 
+def _refuse_cut(file: Any) -> None:
+    """Raise ``AudioUnreadable`` for the beginning of a WAV file, of which half a prompt would be heard."""
+    if (match := _DATA_SIZE.search(file.extra_info)) is None:
+        return
+    promised, found = int(match[1]), int(match[2])
+    found_s = file.frames / file.samplerate
+    if found and promised < _SIZE_NOT_KNOWN and found_s * (promised / found - 1) > _MISSING_S:
+        raise AudioUnreadable(f"it is cut short: {found_s:.1f} s of {found_s * promised / found:.1f} s are there")
+
+
+def _mixed(block: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """The channels as one: their mean, or where they cancel each other the first of the loud ones."""
+    mono: np.ndarray[Any, Any] = block.mean(axis=1)
+    powers = np.square(block).sum(axis=0)
+    if powers.size and np.square(mono).sum() < _CANCELLED * powers.max():
+        return block[:, np.argmax(powers * 2 >= powers.max())]
+    return mono
+
+
 def _pcm(file: Any, *, rate_hz: int, max_s: float) -> bytes:
+    _refuse_cut(file)
     source_hz: int = file.samplerate
     resampler = soxr.ResampleStream(source_hz, rate_hz, 1, dtype="float32", quality="HQ")
     left = round(max_s * source_hz)
@@ -87,7 +118,7 @@ def _pcm(file: Any, *, rate_hz: int, max_s: float) -> bytes:
         if left < 0:
             raise AudioUnreadable(f"it is longer than {max_s:g} s")
         is_last = len(block) < _BLOCK_S * source_hz
-        mono = np.ascontiguousarray(np.nan_to_num(block.mean(axis=1)))
+        mono = np.ascontiguousarray(_mixed(np.nan_to_num(block)))
         levels = mono if source_hz == rate_hz else resampler.resample_chunk(mono, last=is_last)
         parts.append(np.rint(np.clip(levels, -1.0, 1.0) * _FULL_SCALE).astype("<i2").tobytes())
     if not any(parts):

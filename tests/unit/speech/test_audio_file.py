@@ -1,6 +1,7 @@
 """Audio files become PCM of the line."""
 
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -58,6 +59,42 @@ def test_every_format_is_heard_at_the_rate_of_the_line(kind: str, subtype: str |
 def test_what_is_not_read(data: bytes) -> None:
     with pytest.raises(AudioUnreadable):
         decode(data, rate_hz=8000, max_s=2)
+
+
+@pytest.mark.parametrize("num_silent", [0, 1])
+def test_channels_that_cancel_each_other_are_heard(num_silent: int) -> None:
+    sound, silence = sine(8000), np.zeros(8000)
+    file = file_of(np.stack([silence] * num_silent + [sound, -sound], axis=1), 8000, "WAV")
+    pcm = np.frombuffer(decode(file, rate_hz=8000, max_s=10), "<i2")
+    assert np.abs(pcm - sound * 32767).max() < 3
+
+
+def test_one_channel_of_many_is_mixed() -> None:
+    file = file_of(np.stack([sine(8000)] + [np.zeros(8000)] * 7, axis=1), 8000, "WAV")
+    assert np.abs(np.frombuffer(decode(file, rate_hz=8000, max_s=10), "<i2")).max() == pytest.approx(0.25 * 32767 / 8, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("promised", "kept", "is_read"),
+    [
+        (16_000, 16_000, True),
+        (16_000, 3000, False),
+        (16_000, 15_000, True),
+        (16_036, 16_000, True),
+        (0xFFFF_FFFF, 3000, True),
+        (0x7FFF_F000, 3000, True),
+    ],
+    ids=["whole", "cut", "a little short", "a sloppy header", "ffmpeg into a pipe", "sox into a pipe"],
+)
+def test_a_wav_file_that_is_cut_short_is_refused(promised: int, kept: int, *, is_read: bool) -> None:
+    file = file_of(sine(8000), 8000, "WAV")
+    start = file.index(b"data") + 8
+    file = file[: start - 4] + struct.pack("<I", promised) + file[start : start + kept]
+    if is_read:
+        assert len(decode(file, rate_hz=8000, max_s=10)) == kept
+        return
+    with pytest.raises(AudioUnreadable, match=r"cut short: 0\.2 s of 1\.0 s"):
+        decode(file, rate_hz=8000, max_s=10)
 
 
 def test_a_gain_clips_and_none_changes_nothing() -> None:

@@ -53,7 +53,13 @@ async def test_an_odd_answer_is_taken(server: Server, sdp: str) -> None:
 @pytest.mark.both_builds
 @pytest.mark.parametrize(
     ("times", "payload_bytes"),
-    [("a=maxptime:10", 80), ("a=ptime:60\r\na=maxptime:40", 320), ("a=ptime:30", 240), ("a=maxptime:150", 160)],
+    [
+        ("a=maxptime:10", 80),
+        ("a=ptime:60\r\na=maxptime:40", 320),
+        ("a=ptime:30", 240),
+        ("a=maxptime:150", 160),
+        ("a=ptime:180", 1440),
+    ],
 )
 async def test_packets_are_as_long_as_the_offer_allows(server: Server, times: str, payload_bytes: int) -> None:
     async with RtpEar() as ear, RawCaller("long", server.sip_port) as caller:

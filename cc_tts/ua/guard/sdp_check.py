@@ -18,8 +18,10 @@ MAX_ATTRIBUTES: Final = 68
 """This is PJMEDIA_MAX_SDP_ATTR, for one m-line; PJMEDIA passes over what comes after."""
 L16_PAYLOAD_TYPE: Final = 70
 """FreeSWITCH gives this payload type to L16/8000."""
-MAX_PTIME_MS: Final = 200
-"""PJMEDIA keeps the number of frames of a packet in eight bits, and has room for 200 ms."""
+MAX_PTIME_MS: Final = 180
+"""PJMEDIA takes more, but sends no packet beyond PJMEDIA_MAX_MTU, 1,500 bytes, and says nothing (tried)."""
+MAX_L16_BYTES: Final = 1_280
+"""PJMEDIA_MAX_MTU has room for four frames of 20 ms of L16/8000, but not for five (tried)."""
 _PROFILES: Final = ("RTP/AVP", "RTP/AVPF")
 """These are served without SRTP; with it :mod:`cc_tts.ua.guard.srtp_sdp` decides."""
 _STATIC: Final = {0: "PCMU/8000", 8: "PCMA/8000", 9: "G722/8000"}
@@ -39,7 +41,7 @@ _CONNECTION: Final = re.compile(r"IN (IP4|IP6) ([^\s/]+)((?:/\d{1,3}){0,2}) *")
 _RTPMAP: Final = re.compile(r"(\d{1,3}) +([\w.+-]{1,64})/([1-9]\d{0,5})(?:/([1-9]\d?))? *")
 _RTPMAP_NUMBER: Final = re.compile(r"(\d{1,3}) ")
 _RTCP: Final = re.compile(r"(\d{1,5})(?: (IN IP[46] \S+))? *")
-_PTIME: Final = re.compile(r" *(\d{1,3})(?:\.\d*)? *")
+_PTIME: Final = re.compile(r" *(\d{1,5})(?:\.\d*)? *")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ NO_PROFILE: Final = Fault(488, 302, "Audio is served by RTP/AVP, and by RTP/SAVP
 NO_NAMES: Final = Fault(488, 301, "Addresses are served as numbers, not as names")
 NO_IPV6: Final = Fault(488, 301, "Audio is served over IPv4")
 NO_MULTICAST: Final = Fault(488, 330, "No multicast is served")
-NO_PTIME: Final = Fault(488, 306, f"Packets of at most {MAX_PTIME_MS} ms are served")
+NO_PTIME: Final = Fault(488, 306, "a=ptime of the SDP is no length of packets")
 
 
 @dataclass(slots=True)
@@ -73,6 +75,7 @@ class Media:
     """Whether it has a ``c=``, of its own or of the whole description."""
     names: dict[int, str] = field(default_factory=dict)
     fault: Fault | None = None
+    ptime_ms: int = 0
     num_attributes: int = 0
 
 
@@ -105,7 +108,16 @@ def check(sdp: str, *, codecs: frozenset[str], secure: bool) -> Checked:
 def _fault_of(media: Media, codecs: frozenset[str], *, secure: bool) -> Fault | None:
     if media.profile not in _PROFILES and not secure:
         return NO_PROFILE
-    return media.fault or (None if _names(media) & codecs else NO_CODEC)
+    if media.fault or not (served := _names(media) & codecs):
+        return media.fault or NO_CODEC
+    most_ms = max(map(_most_ms, served))
+    return Fault(488, 306, f"Packets of at most {most_ms} ms are served") if media.ptime_ms > most_ms else None
+
+
+def _most_ms(codec: str) -> int:
+    """Return the length of the longest packet that PJMEDIA sends."""
+    name, _, rate_hz = codec.partition("/")
+    return MAX_L16_BYTES * 1000 // (2 * int(rate_hz)) if name == "L16" else MAX_PTIME_MS
 
 
 def _names(media: Media) -> set[str]:
@@ -232,7 +244,9 @@ def _rtcp(media: Media, value: str) -> None:
 
 def _ptime(media: Media, value: str) -> None:
     match = _PTIME.fullmatch(value)
-    if media.kind == "audio" and (match is None or int(match[1]) > MAX_PTIME_MS):
+    if match is not None:
+        media.ptime_ms = max(media.ptime_ms, int(match[1]))
+    elif media.kind == "audio":
         media.fault = media.fault or NO_PTIME
 
 

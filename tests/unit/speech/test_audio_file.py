@@ -71,7 +71,9 @@ def test_channels_that_cancel_each_other_are_heard(num_silent: int) -> None:
 
 def test_one_channel_of_many_is_mixed() -> None:
     file = file_of(np.stack([sine(8000)] + [np.zeros(8000)] * 7, axis=1), 8000, "WAV")
-    assert np.abs(np.frombuffer(decode(file, rate_hz=8000, max_s=10), "<i2")).max() == pytest.approx(0.25 * 32767 / 8, abs=2)
+    assert np.abs(np.frombuffer(decode(file, rate_hz=8000, max_s=10), "<i2")).max() == pytest.approx(
+        0.25 * 32767 / 8, abs=2
+    )
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ def refusal(media: str, *, connection: str = IPV4) -> tuple[int, int]:
         AUDIO + "a=rtcp:4001\r\na=sendonly\r\na=x\r\n\r\n",
         AUDIO + "c=IN IP4 0.0.0.0\r\n",
         AUDIO + "a=ptime:0\r\n",
+        "m=audio 4000 RTP/AVP 96 0\r\na=ptime:180\r\na=rtpmap:96 L16/8000\r\n",
+        "m=audio 4000 RTP/AVP 96\r\na=ptime:80\r\na=rtpmap:96 L16/8000\r\n",
         AUDIO + "m=video 0 RTP/AVP 96\r\nm=message 9 TCP/MSRP *\r\n",
         AUDIO.rstrip("\r\n"),
     ],
@@ -95,6 +97,9 @@ def test_what_is_malformed_is_400(media: str, connection: str) -> None:
         ("m=audio 4000 RTP/AVP 96\r\na=rtpmap:96 PCMU/16000\r\n", IPV4, 305),
         (AUDIO + "a=ptime:5120\r\n", IPV4, 306),
         (AUDIO + "a=ptime:-20\r\n", IPV4, 306),
+        (AUDIO + "a=ptime:181\r\n", IPV4, 306),
+        (AUDIO + "a=ptime:200\r\na=ptime:20\r\n", IPV4, 306),
+        ("m=audio 4000 RTP/AVP 96\r\na=ptime:90\r\na=rtpmap:96 L16/8000\r\n", IPV4, 306),
     ],
 )
 def test_what_is_not_served_is_488_with_its_warning(media: str, connection: str, warning: int) -> None:

@@ -20,8 +20,8 @@ _PHONE_NUMBERS = (
     rf"{_COUNTRY}?(?P<number>1[3-9]\d[ -]?\d{{4}}[ -]?\d{{4}})",
     rf"{_COUNTRY}?(?P<number>[（(]0\d{{1,3}}[)）][ -]?\d{{3,4}}[ -]?\d{{4}}|0\d{{1,3}}[ -]\d{{3,4}}[ -]?\d{{4}})",
     r"(?P<number>0\d{2,3}-(?:95|96|10|12)\d{3})",
-    rf"{_COUNTRY}(?P<number>\d{{2,4}}[ -]?\d{{3,4}}[ -]?\d{{4}})",
-    r"(?P<country>(?:\+|00-?)\d{1,3}[ -])(?P<number>\(?\d{2,4}\)?(?:[ -]\d{2,8}){1,4})",
+    r"(?P<country>(?:\+|00-?)\d{1,3}[ -])(?P<number>\(?\d{1,4}\)?(?:[ -]\d{2,8}){1,4}|\d{7,11})",
+    r"(?P<country>\+\d{2})(?P<number>\d{9,11}|\d{2,4}(?:[ -]\d{3,4}){1,2})",
     r"(?P<number>[48]00[ -]?\d{3}[ -]?\d{4}|[48]00-\d{4}-\d{3}|[48]00\d-\d{3}-\d{3})",
     r"(?<!\d )(?P<number>\d{4} \d{4})(?! \d)",  # of Hong Kong
 )
@@ -65,7 +65,7 @@ _NAMED = (
 )
 _COUNTED = "元块圆万亿千百个人次天年月日号楼分秒点度吨米克件只台辆套名位条张页字公%％℃°倍斤两升岁种家份"
 _LETTERS_AND_DIGITS = (
-    r"(?<![A-Za-z0-9.])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?:[A-Z0-9]{3,30}|[A-Z0-9]{1,2}(?=-[A-Z0-9]{3}))"
+    r"(?<![A-Za-z0-9.])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?:[A-Z0-9]{3,30}|[A-Z0-9]{1,2}(?=-[A-Z0-9]{3}|-[A-Z0-9]{1,2}-[A-Z0-9]{3}))"
     r"(?:-[A-Z0-9]{1,20}){0,5}(?![A-Za-z0-9])"
 )
 _SERVICE = (
@@ -152,7 +152,6 @@ say_identifiers = rewriter(
         _each_digit,
     ),  # a card
     (r"(?<![A-Za-z\d-])[A-Z]{1,4}\d{3,5}(?: \d{3,5}){1,4}(?![\dA-Za-z])", _mixed_groups),
-    (r"(?a)(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _with_signs),  # *#06#
     *((rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}", _telephone) for number in _PHONE_NUMBERS),
     (  # of an identity card
         r"(?<![\dA-Za-z.])(?:(\d{17})([\dXx])|(\d{3})(X))(?![\dA-Za-z])",
@@ -170,6 +169,7 @@ say_identifiers = rewriter(
         r"((?<![A-Za-z])(?:ISO|IEC|GB|EN|DIN|JIS|RFC)(?:/[A-Z]{1,3})?\s?)(\d{3,6}(?:[:：-](?:19|20)\d\d)?)(?![\d.])",
         lambda match: match[1] + say_digits(match[2]),
     ),  # a standard
+    (r"(?<![A-Za-z])IP[0-6X][0-9X](?![\dA-Za-z.])", _with_signs),  # against dust and water
     (r"(?<![\d.,])[45]\d\d(?=错误|報錯|报错|错[，。])", _each_digit_of_quantity),
     (r"(?a)(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})/(\d{1,2})(?![\w/])", r"\1斜杠\2"),
     (

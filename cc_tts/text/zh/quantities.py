@@ -123,10 +123,6 @@ _DAY_BEFORE_WEEKDAY = (
     r"(?P<before>(?<![\d./]))(?P<month>\d{1,2})[./](?P<day>\d{1,2})"
     r"(?=\s?[（(]?(?:[周週]|星期|礼拜|禮拜)[一二三四五六日天])"
 )
-_DAY_IN_LIST = (
-    r"(?P<before>(?:^|(?<=\n)|(?<=[：，；、]))\s?)(?P<month>1[0-2]|0?[1-9])/(?P<day>3[01]|[12]\d)"
-    r"(?=[：:（(\s](?:[^\d/]|$)|之?[前后])"
-)
 _MONTH_OF_YEAR = r"(?:1[0-2]|0?[1-9])(?![\d./-])"
 _YEARS_AND_MONTHS = (
     rf"(?<![\d./-])(?P<year>(?:19|20)\d\d)(?P<mark>[./])(?P<month>1[0-2]|0?[1-9])(?:\s?(?:{_DASH}|到|至)\s?"
@@ -361,7 +357,6 @@ prepare_quantities = rewriter(
     (_HOLIDAY, _holiday),
     (r"(?:(?<=\d[日號号])|(?<=/\d\d)|(?<=/\d))[（(](?=[一二三四五六日][）)])", "（周"),
     (_DAY_BEFORE_WEEKDAY, _month_day),
-    (_DAY_IN_LIST, _month_day),
     (r"(?P<before>(?:^|(?<=[。.\n]))\s?)(?P<month>1[0-2]|0[1-9])-(?P<day>3[01]|[12]\d)(?=,\s)", _month_day),
     (r"\d{3,4}(?:[、和与及]\d{3,4}){1,5}(?=[两二三四五几这]间|[号號](?:房|[）)。，；]|$))", _digits),
     (_YEARS_AND_MONTHS, _years_and_months),
@@ -447,8 +442,6 @@ prepare_quantities = rewriter(
         r"(?<=[\d万]元)\s?/\s?(?=\d{1,4}(?:\.\d)?\s?(?:小时|分钟|天|日|个月|年|公里|千克|公斤|[kK]?[gmMGL]|斤|次|条|度))",
         "每",
     ),
-    (r"(?<=\d[万亿千百元%％])\s?/\s?(?=[¥￥$]?\d)", "，"),
-    (r"(?<![\d/])(1\d\d)/(?=\d{2,3}[ABCY](?![A-Za-z\d]))", r"\1，"),  # a size of clothes
     (r"(?<=[床座货][位号架])(\d{1,3})-(?=\d{1,4}(?![\d.-]))", r"\1杠"),
     (r"(?<![\d.])(\d+(?:\.\d+)?)‰(?:/(?=[年月周日天季期次笔]))", r"千分之\1每"),
     (r"(?<![\d.])(\d+(?:\.\d+)?)‰", r"千分之\1"),
@@ -477,7 +470,6 @@ prepare_quantities = rewriter(
     (r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])", _letters_and_number),
     (r"(?a)(?<=[A-Za-z]-)(\d{1,2})-(\d{1,2})(?![\d.])", r"\1 \2"),  # claude-3-5
     (r"(?a)(?<![A-Za-z\d-])([A-Za-z]{2,20})-(?=\d{1,3}(?!\d))", r"\1 "),  # GPT-4o
-    (r"(?<=比分)([为為是：:]?\s?\d{1,3})\s?[-–—]\s?(?=\d{1,3}(?![\d.-]))", r"\1比"),
     (rf"(?<![\d.-])\d{{1,3}}\s?([-–—])\s?\d{{1,3}}(?![\d.%％月日号-])(?!{_COUNTED})", _score),
     (_WEEKDAYS, r"\1到"),
     (_RANGE, _range),
@@ -527,7 +519,6 @@ prepare_quantities = rewriter(
         "二",
     ),
     (_NAMED_TWO, "二"),
-    (r"(?<=[A-Za-z])2(?=[\u4e00-\u9fff])", "二"),
     (_COUNTED_TWO, lambda match: "兩" if _TRADITIONAL.search(match.string) else "两"),
 )
 """Dates, ranges, sums, masks and the numeral two written as wetext reads them right."""

@@ -186,6 +186,7 @@ def _days(match: re.Match[str]) -> str:
 _before_quantities = rewriter(
     (rf"(?<![A-Za-z])({'|'.join(_CURRENCY_SIGNS)})\s?(?=-?\d)", lambda match: _CURRENCY_SIGNS[match[1]]),
     (r"(?a)(?<=\w)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\d)\.(?=[a-z_]{2})", "点"),  # x.shape
+    (r"(?<=[\w%％])\s?=\s?(?=[¥￥$€£-]?\d)", "等于"),
     (r"(?a)(?<![A-Za-z])([AP])M\s?(?=\d{1,2}[:：]\d\d)", lambda match: "上午" if match[1] == "A" else "下午"),
     (r"(?a)(?<![\d:：.])(\d{1,2}(?:[:：]\d\d)?)\s?([AaPp])\.?[Mm]\b\.?(?:\s?[-–—~]\s?(?=\d))?", _half_of_day),
     (

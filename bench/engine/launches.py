@@ -5,7 +5,8 @@ python -m bench.engine.launches --compare
 
 Operators are counted with the published sizes, without weights; views are left out. Kernels of compiled code are counted
 after the compiler has joined what a card's would be, with the published layers and narrow ones: how wide they are does not
-change how many. Nothing is measured on a card. ``--compare`` compiles the small model for the CPU instead and runs it.
+change how many. Twice: by the compiler alone, and with our own kernels, where each operator of theirs is a launch. Nothing
+is measured on a card. ``--compare`` compiles the small model for the CPU instead and runs it.
 """
 
 import argparse
@@ -20,25 +21,22 @@ from torch import Tensor
 
 from bench.report import RESULTS, machine, save
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model
-from cc_tts.engines.cosyvoice.model.sizes import Generation
-from lab.cosyvoice.launches import kernels_of, narrow, parts_of_flow_call, published_operators, stages
+from cc_tts.engines.cosyvoice.model.sizes import FLOW_STEPS, Generation
+from lab.cosyvoice.launches import published_kernels, published_operators, stages
 from lab.cosyvoice.tiny_model import make_tiny_model
 from lab.server_under_test import Json
 
 GENERATIONS: Final[tuple[Generation, ...]] = (2, 3)
 STAGES: Final = ("lm_step", "flow_call", "vocoder_call")
+WAYS: Final = ("compiled", "fused")  # by the compiler alone, and with the kernels that are ours
 NUM_STEPS: Final = 8  # of the language model, that are compared
 
 
-def count(model: SpeechModel, name: str) -> Json:
+def count(generation: Generation, name: str, *, fused: bool) -> Json:
     """The kernels of the compiled graphs of a stage; an Euler step is run as often as there are steps."""
     begin_s = time.monotonic()
-    if name == "flow_call":
-        begin, euler = parts_of_flow_call(model.flow)
-        by_graph, total = [begin.total(), euler.total()], begin.total() + model.flow.config.num_steps * euler.total()
-    else:
-        total = kernels_of(stages(model)[name].compiled).total()
-        by_graph = [total]
+    by_graph = published_kernels(generation, name, fused=fused)
+    total = by_graph[0] + sum(FLOW_STEPS * each for each in by_graph[1:])
     return {"kernels": total, "by_graph": by_graph, "counted_in_s": round(time.monotonic() - begin_s, 1)}
 
 
@@ -69,13 +67,16 @@ def run(arguments: argparse.Namespace) -> Json:
         published = published_operators(generation)  # type: ignore[arg-type]
         for name in arguments.stages.split(","):
             operators = published[name]
-            counted = count(narrow(generation), name)  # type: ignore[arg-type]
-            fewer = round(1.0 - counted["kernels"] / operators, 3)
-            found[name] = {"operators": operators, **counted, "fewer": fewer}
-            print(
-                f"{generation} {name:14} {operators:6} operators {counted['kernels']:6} kernels  {fewer:.0%} fewer",
-                flush=True,
-            )
+            found[name] = {"operators": operators}
+            for way in arguments.ways.split(","):
+                counted = count(generation, name, fused=way == "fused")  # type: ignore[arg-type]
+                fewer = round(1.0 - counted["kernels"] / operators, 3)
+                found[name][way] = {**counted, "fewer": fewer}
+                print(
+                    f"{generation} {name:14} {operators:6} operators, {way:9}{counted['kernels']:6} kernels  "
+                    f"{fewer:.0%} fewer",
+                    flush=True,
+                )
     return result
 
 
@@ -83,6 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--generations", default="2,3")
     parser.add_argument("--stages", default=",".join(STAGES))
+    parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--compare", action="store_true", help="run the small model compiled, for the CPU")
     parser.add_argument("--name", help="save NAME.json; what it has of other stages stays")
     parser.add_argument("--out", type=Path, default=RESULTS)

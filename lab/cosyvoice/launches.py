@@ -13,9 +13,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice.model.networks.flow.encoder import EncoderCache
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.layers import join_linears
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm
 from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import LOOKAHEAD_FRAMES, CausalVocoder
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.model.sizes import (
@@ -68,6 +70,7 @@ def kernels_of(compiled: Callable[[], object]) -> Counter[str]:
     from torch._inductor import config, ir, scheduler
 
     counts: Counter[str] = Counter()
+    torch._dynamo.reset()  # noqa: SLF001 - the documented name; sizes that differ from an earlier graph's would be taken to vary
 
     def counted(self: Any) -> None:
         for node in self.nodes:
@@ -143,10 +146,30 @@ def parts_of_flow_call(flow: Flow, *, num_rows: int = 1) -> tuple[Counter[str], 
     for part in range(2):
         flow.__dict__.pop("_compiled", None)
         begin, euler = flow._compiled  # noqa: SLF001 - one at a time
-        flow.__dict__["_compiled"] = (flow._begin, euler) if part else (begin, flow._euler)  # noqa: SLF001
+        flow.__dict__["_compiled"] = (partial(_begin, flow), euler) if part else (begin, flow._euler)  # noqa: SLF001
         found.append(kernels_of(flow_call(flow, num_rows=num_rows).compiled))
     flow.__dict__.pop("_compiled", None)
     return found[0], found[1]
+
+
+def _begin(flow: Flow, *given: Any) -> Any:
+    """What comes before the estimator, by PyTorch: there is no card to run the kernels."""
+    cache = given[-1]
+    if isinstance(cache, EncoderCache):
+        by_pytorch = {name: replace(getattr(cache, name), in_place=False, fused=False) for name in ("tokens", "frames")}
+        cache = replace(cache, **by_pytorch)
+    begin: Callable[..., Any] = flow._begin  # noqa: SLF001
+    return begin(*given[:-1], cache)
+
+
+def published_kernels(generation: Generation, name: str, *, fused: bool) -> list[int]:
+    """The kernels of the compiled graphs of a stage with the published layers: of a flow call what comes before the
+    estimator and an Euler step, of others one number.
+    """
+    model = narrow(generation, fused=fused)
+    if name == "flow_call":
+        return [counts.total() for counts in parts_of_flow_call(model.flow)]
+    return [kernels_of(stages(model)[name].compiled).total()]
 
 
 def vocoder_call(vocoder: Vocoder | CausalVocoder, *, num_rows: int = 1, num_frames: int = 50) -> Stage:
@@ -194,14 +217,21 @@ def published_operators(generation: Generation) -> dict[str, int]:
     }
 
 
-def narrow(generation: Generation) -> SpeechModel:
-    """The networks with the published layers, narrow ones, on the CPU. Their width changes no count."""
+def narrow(generation: Generation, *, fused: bool = False) -> SpeechModel:
+    """The networks with the published layers, narrow ones, on the CPU. Their width changes no count.
+
+    ``fused``: by the kernels for cards, which are counted and not run; each of their operators is one launch.
+    """
     lm = LmConfig(generation=generation, hidden_size=64, intermediate_size=128, query_size=64, key_size=32, head_dim=16)
+    lm = replace(lm, text_vocab_size=300)
     encoder = {"width": 64, "num_heads": 4, "num_hidden": 128} if generation == 2 else {"lookahead_hidden": 64}
     estimator = {"channels": 32, "num_time": 64, "num_hidden": 64, "num_attention": 64, "head_dim": 16}
     if generation == 3:
         estimator = {"width": 64, "head_dim": 16, "num_hidden": 64, "num_sinusoids": 32, "num_groups": 4}
-    return _joined(generation, replace(lm, text_vocab_size=300), _flow(generation, encoder, estimator), torch.float32)
+    model = _joined(generation, lm, _flow(generation, encoder, estimator), torch.float32)
+    model.flow.page_form = PageForm(in_place=fused, fused=fused)
+    model.lm.backbone.in_place = model.lm.backbone.fused = fused
+    return model
 
 
 def _flow(generation: Generation, encoder: dict[str, Any], estimator: dict[str, Any]) -> FlowConfig:

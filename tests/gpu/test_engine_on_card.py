@@ -14,7 +14,8 @@ pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
 from cc_tts.engines.cosyvoice.model.loader import dtype_for  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.pages import can_read_in_place  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.trial import form_on  # noqa: E402
+from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig  # noqa: E402
 from cc_tts.engines.engine_core import StreamDone  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from lab.cosyvoice.schedule import double_hop  # noqa: E402
@@ -101,9 +102,9 @@ def test_streams_that_are_hung_up_on_during_a_call_leave_nothing(directory: Path
 
 
 def test_streams_sound_the_same_without_the_kernels(directory: Path, device: str, from_graphs: Engine) -> None:
-    assert can_read_in_place(torch.device(device), torch.float32) is (
-        torch.cuda.get_device_capability(device) >= (8, 0)
-    )
+    form = form_on(torch.device(device), torch.float32, "auto", LmConfig(), FlowConfig())
+    has_kernels = torch.cuda.get_device_capability(device) >= (8, 0)
+    assert (form.in_place, form.fused) == (has_kernels, has_kernels)
     plain = load_engine(directory, graphs=True, kernels=False, device=device, dtype=torch.float32)
     assert most_apart(say(from_graphs), say(plain)) <= 4
 

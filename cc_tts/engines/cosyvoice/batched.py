@@ -27,7 +27,8 @@ from cc_tts.engines.cosyvoice.model.loader import (
     load_networks,
     refuse_other_directory,
 )
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType, can_read_in_place
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType
+from cc_tts.engines.cosyvoice.model.networks.trial import form_on
 from cc_tts.engines.cosyvoice.model.sizes import FLOW_STEPS, FlowConfig, LmConfig
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.flow import max_pages
@@ -190,10 +191,12 @@ class BatchedLoader:
             int8=config.int8,
             on_share=_in_tenths(on_progress),
         )
-        in_place = config.kernels and can_read_in_place(config.device, model.flow.dtype, config.page_type)
-        model.flow.page_form = PageForm(config.page_type, in_place)
-        model.lm.backbone.in_place = in_place
         self._sizes = model.lm.config, model.flow.config
+        form = PageForm(config.page_type)
+        if config.kernels:
+            form = form_on(config.device, model.flow.dtype, config.page_type, *self._sizes)
+        model.flow.page_form = form
+        model.lm.backbone.in_place, model.lm.backbone.fused = form.in_place, form.fused
         for speaker in self._listed:
             speaker.check_fits(*self._sizes)
         runner, plan = self._warm_runner(model, tokenizer, on_progress)

@@ -179,6 +179,15 @@ class JoinedLinears(nn.Module):
         return torch.cat([each(x) for each in self.maps], dim=-1)
 
     @property
+    def weight(self) -> Tensor:
+        """The weight of all, once they are joined."""
+        return self._parts[0]
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self._parts[1] if len(self._parts) > 1 else None
+
+    @property
     def num_bytes(self) -> int:
         return sum(parameter.nbytes for each in self.maps for parameter in each.parameters())
 
@@ -280,7 +289,13 @@ class CausalConv(nn.Conv1d):
         For one type and one place: not to be called before the weight is where it will be used.
         """
         if self.groups == 1:
-            self._flat = self.weight.transpose(1, 2).flatten(1)  # [out, kernel * in]
+            self._flat = self.weight.transpose(1, 2).flatten(1)
+
+    @property
+    def flat(self) -> Tensor:
+        """The weight of that linear map, [out, kernel * in]."""
+        assert self._flat is not None
+        return self._flat
 
     def forward(
         self,

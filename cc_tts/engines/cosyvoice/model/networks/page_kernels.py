@@ -297,72 +297,27 @@ def attend(
 ) -> Tensor:
     """Mixed values, [B, T, heads * D]."""
     num_rows, num_heads, num_new, head_dim = queries.shape
-    num_kv_heads = kept.shape[3]
-    group, page_len = num_heads // num_kv_heads, kept.shape[1]
-    num_splits = triton.cdiv(num_keys, split_keys)
-    num_programs, num_places = num_rows * num_kv_heads, group * num_new
     mixed = queries.new_empty((num_rows, num_new, num_heads * head_dim))
     parts, sums = mixed, mixed
-    if num_splits > 1:
-        parts = mixed.new_empty((num_splits, num_programs, num_places, head_dim), dtype=torch.float32)
-        sums = mixed.new_empty((num_splits, num_programs, num_places, 2), dtype=torch.float32)
-    block = max(MIN_BLOCK, min(BLOCK_QUERIES, triton.next_power_of_2(num_places)))
-    block_dim = max(MIN_BLOCK, triton.next_power_of_2(head_dim))
-    grid = (num_programs, triton.cdiv(num_places, block))
-    _attend_kernel[(*grid, num_splits)](
-        queries,
-        kept,
-        kept if scales is None else scales,
-        table,
-        starts,
-        starts if ends is None else ends,
-        starts if left_out is None else left_out,
-        queries if distances is None else distances,
-        parts,
-        sums,
-        *queries.stride()[:3],
-        *kept.stride()[:4],
-        table.stride(0),
-        starts.stride(0),
-        *((0, 0, 0) if distances is None else distances.stride()[:3]),
-        lowest,
-        0 if distances is None else distances.shape[3],
-        num_keys,
-        num_new,
-        num_kv_heads,
-        num_programs,
-        math.log2(math.e) / math.sqrt(head_dim),
-        PAGE_LEN=page_len,
-        CHUNK=chunk,
-        GROUP=group,
-        HEAD_DIM=head_dim,
-        SPLIT_KEYS=split_keys,
-        SINK=sink,
-        CONTEXT=context,
-        HAS_ENDS=ends is not None,
-        HAS_WINDOW=left_out is not None,
-        HAS_SCALES=scales is not None,
-        HAS_DISTANCES=distances is not None,
-        IS_SPLIT=num_splits > 1,
-        DOT_TYPE=_dot_type(queries.dtype),
-        BLOCK_QUERIES=block,
-        BLOCK_KEYS=BLOCK_KEYS,
-        BLOCK_DIM=block_dim,
-        num_warps=NUM_WARPS,
-    )
-    if num_splits > 1:
-        _join_kernel[grid](
+    if num_keys > split_keys:
+        parts, sums = _no_parts(queries, kept, num_keys, split_keys)
+    grid = _run_attend(
+        queries, kept, table, starts, num_keys, chunk, split_keys, ends, left_out, sink, context, scales, distances, lowest,
+        parts, sums, is_split=num_keys > split_keys,
+    )  # fmt: skip
+    if num_keys > split_keys:
+        _join_kernel[grid[:2]](
             parts,
             sums,
             mixed,
             num_new,
-            num_kv_heads,
-            num_programs,
-            num_splits,
-            GROUP=group,
+            kept.shape[3],
+            grid[0],
+            grid[2],
+            GROUP=num_heads // kept.shape[3],
             HEAD_DIM=head_dim,
-            BLOCK_QUERIES=block,
-            BLOCK_DIM=block_dim,
+            BLOCK_QUERIES=_block_queries(num_heads // kept.shape[3] * num_new),
+            BLOCK_DIM=max(MIN_BLOCK, triton.next_power_of_2(head_dim)),
             num_warps=NUM_WARPS,
         )
     return mixed
@@ -390,7 +345,142 @@ def _attend_to_nothing(
     return queries.new_empty((num_rows, num_new, num_heads * head_dim))
 
 
-def _dot_type(dtype: torch.dtype) -> tl.dtype:
+@torch.library.custom_op("cc_tts::attend_in_parts", mutates_args=())
+def attend_in_parts(
+    queries: Tensor,
+    kept: Tensor,
+    table: Tensor,
+    starts: Tensor,
+    num_keys: int,
+    chunk: int,
+    split_keys: int,
+    ends: Tensor | None = None,
+    left_out: Tensor | None = None,
+    sink: int = 0,
+    context: int = 0,
+    scales: Tensor | None = None,
+    distances: Tensor | None = None,
+    lowest: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Attend as :func:`attend`, but return what each part gives: values, [splits, B * kv_heads, group * T, D], and highest
+    score and sum of weights, [..., 2]. Whoever reads them puts them together.
+    """
+    parts, sums = _no_parts(queries, kept, num_keys, split_keys)
+    _run_attend(
+        queries, kept, table, starts, num_keys, chunk, split_keys, ends, left_out, sink, context, scales, distances, lowest,
+        parts, sums, is_split=True,
+    )  # fmt: skip
+    return parts, sums
+
+
+@attend_in_parts.register_fake
+def _attend_in_no_parts(
+    queries: Tensor,
+    kept: Tensor,
+    table: Tensor,
+    starts: Tensor,
+    num_keys: int,
+    chunk: int,
+    split_keys: int,
+    ends: Tensor | None = None,
+    left_out: Tensor | None = None,
+    sink: int = 0,
+    context: int = 0,
+    scales: Tensor | None = None,
+    distances: Tensor | None = None,
+    lowest: int = 0,
+) -> tuple[Tensor, Tensor]:
+    del table, starts, chunk, ends, left_out, sink, context, scales, distances, lowest
+    return _no_parts(queries, kept, num_keys, split_keys)
+
+
+def _no_parts(queries: Tensor, kept: Tensor, num_keys: int, split_keys: int) -> tuple[Tensor, Tensor]:
+    """Room for the parts of mixed values."""
+    num_rows, num_heads, num_new, head_dim = queries.shape
+    num_kv_heads = kept.shape[3]
+    shape = (-(-num_keys // split_keys), num_rows * num_kv_heads, num_heads // num_kv_heads * num_new)
+    return (
+        queries.new_empty((*shape, head_dim), dtype=torch.float32),
+        queries.new_empty((*shape, 2), dtype=torch.float32),
+    )
+
+
+def _block_queries(num_places: int) -> int:
+    block: int = max(MIN_BLOCK, min(BLOCK_QUERIES, triton.next_power_of_2(num_places)))
+    return block
+
+
+def _run_attend(
+    queries: Tensor,
+    kept: Tensor,
+    table: Tensor,
+    starts: Tensor,
+    num_keys: int,
+    chunk: int,
+    split_keys: int,
+    ends: Tensor | None,
+    left_out: Tensor | None,
+    sink: int,
+    context: int,
+    scales: Tensor | None,
+    distances: Tensor | None,
+    lowest: int,
+    mixed: Tensor,
+    sums: Tensor,
+    *,
+    is_split: bool,
+) -> tuple[int, int, int]:
+    """Start the programs, and return how many there are of each kind."""
+    num_rows, num_heads, num_new, head_dim = queries.shape
+    num_kv_heads = kept.shape[3]
+    group, page_len = num_heads // num_kv_heads, kept.shape[1]
+    num_programs, block = num_rows * num_kv_heads, _block_queries(group * num_new)
+    grid = (num_programs, triton.cdiv(group * num_new, block), triton.cdiv(num_keys, split_keys))
+    _attend_kernel[grid](
+        queries,
+        kept,
+        kept if scales is None else scales,
+        table,
+        starts,
+        starts if ends is None else ends,
+        starts if left_out is None else left_out,
+        queries if distances is None else distances,
+        mixed,
+        sums,
+        *queries.stride()[:3],
+        *kept.stride()[:4],
+        table.stride(0),
+        starts.stride(0),
+        *((0, 0, 0) if distances is None else distances.stride()[:3]),
+        lowest,
+        0 if distances is None else distances.shape[3],
+        num_keys,
+        num_new,
+        num_kv_heads,
+        num_programs,
+        math.log2(math.e) / math.sqrt(head_dim),
+        PAGE_LEN=page_len,
+        CHUNK=chunk,
+        GROUP=group,
+        HEAD_DIM=head_dim,
+        SPLIT_KEYS=split_keys,
+        SINK=sink,
+        CONTEXT=context,
+        HAS_ENDS=ends is not None,
+        HAS_WINDOW=left_out is not None,
+        HAS_SCALES=scales is not None,
+        HAS_DISTANCES=distances is not None,
+        IS_SPLIT=is_split,
+        DOT_TYPE=dot_type(queries.dtype),
+        BLOCK_QUERIES=block,
+        BLOCK_KEYS=BLOCK_KEYS,
+        BLOCK_DIM=max(MIN_BLOCK, triton.next_power_of_2(head_dim)),
+        num_warps=NUM_WARPS,
+    )
+    return grid
+
+
+def dot_type(dtype: torch.dtype) -> tl.dtype:
     """The type in which matrices are multiplied; the interpreter knows no products in bfloat16."""
     if dtype == torch.float16:
         return tl.float16

@@ -9,14 +9,13 @@ Runs on: the thread that owns the device.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cc_tts import logs
-from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS, Span, Window, join_heads, untouched_zeros
+from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS, Span, join_heads, untouched_zeros
 
 PageType = Literal["auto", "int8", "float8"]
 _STORED: Final = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
@@ -24,12 +23,7 @@ MOST_INT8: Final = 127.0
 MOST_FLOAT8: Final = 448.0
 LEAST_SCALE: Final = 2.0**-14
 """The least normal float16 of IEEE 754, which scales are: numbers below a hundredth are kept with a step of that."""
-FIRST_WITH_KERNELS: Final = (8, 0)  # the least compute capability that Triton compiles for
-MOST_APART: Final = 0.05  # of values of about 1 in bfloat16; unmeasured on a card
 SPLIT_KEYS: Final = 512  # of the flow that are attended to by one program of a kernel; unmeasured
-
-
-log = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +32,7 @@ class PageForm:
 
     type: PageType = "auto"  # that of the weights, or 8 bits: int8 with a scale for each head and position, or e4m3
     in_place: bool = False  # attention reads them where they lie
+    fused: bool = False  # and where rows are few, what is around it is fused with its products (:mod:`.fused`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +42,7 @@ class Pages:
     kept: Tensor  # [..., pages, page_len, 2, heads, D]
     scales: Tensor | None = None  # [..., pages, page_len, 2, heads] of int8, float16
     in_place: bool = False
+    fused: bool = False
     page_len: int = 0  # of pages that lie behind each other: [pages * page_len, 2, heads, D]
 
     @classmethod
@@ -54,17 +50,18 @@ class Pages:
         """Pages with nothing in them, in the place of ``like``."""
         kept = untouched_zeros(shape, like, _STORED.get(form.type))
         scales = untouched_zeros(shape[:-1], like, torch.float16) if form.type == "int8" else None
-        return cls(kept, scales, form.in_place)
+        return cls(kept, scales, form.in_place, form.fused)
 
     def __getitem__(self, index: int) -> "Pages":
         """Those of one layer, a view."""
-        return Pages(self.kept[index], None if self.scales is None else self.scales[index], self.in_place)
+        scales = None if self.scales is None else self.scales[index]
+        return Pages(self.kept[index], scales, self.in_place, self.fused)
 
     def apart(self) -> "tuple[Pages, ...]":
         """Those of each layer, for compiled code, which copies all of what it writes a part of."""
         scales = [None] * len(self.kept) if self.scales is None else list(self.scales)
         if self.in_place:
-            return tuple(Pages(kept, its, in_place=True) for kept, its in zip(self.kept, scales, strict=True))
+            return tuple(Pages(*each, True, self.fused) for each in zip(self.kept, scales, strict=True))  # noqa: FBT003
         flat = (
             (kept.flatten(0, 1), None if its is None else its.flatten(0, 1))
             for kept, its in zip(self.kept, scales, strict=True)
@@ -106,67 +103,6 @@ class Pages:
         return seen.view(pages.shape[0], -1, *seen.shape[2:])
 
 
-def can_read_in_place(device: torch.device, dtype: torch.dtype, type_: PageType = "auto") -> bool:
-    """Return whether the kernels run on a device and attend as PyTorch does, which is tried. Why not is logged."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < FIRST_WITH_KERNELS:
-        return False
-    try:
-        apart = most_apart(device, dtype, type_)
-    except Exception as error:  # noqa: BLE001 - of Triton, its compiler, the driver: PyTorch can do without any of them
-        log.warning("kernels_not_used", detail=f"{type(error).__name__}: {error}"[:200])
-        return False
-    if not apart <= MOST_APART:
-        log.warning("kernels_not_used", detail=f"attention is apart from PyTorch's by {apart:.2g}")
-    return apart <= MOST_APART
-
-
-@torch.inference_mode()
-def most_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -> float:
-    """Return the largest difference between the two ways to attend, for some numbers: as the flow does, with and without
-    scores by distance and a window, and as a step of the language model does.
-    """
-    generator = torch.Generator(device="cpu").manual_seed(0)
-
-    def numbers(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).to(device, dtype)
-
-    projected, queries, chunk = numbers(2, 8, 4, 2, 64), numbers(2, 14, 1, 64), 8
-    table, late = torch.tensor([[1, 1], [2, 2]], device=device), torch.tensor([1, 0], device=device)
-    spans = [
-        Span.of(
-            torch.full_like(late, chunk),
-            chunk,
-            chunk=chunk,
-            starts=starts,
-            pages=table,
-            slots=table[:, 0],
-            window=window,
-        )
-        for starts, window in ((chunk * late, None), (2 * chunk * late, Window(0, late, 3)))
-    ]
-    by_distance = numbers(2, 2, chunk, 2 * chunk - spans[0].lowest)
-    mixed = []
-    for in_place in (True, False):
-        pages = Pages.new((3, chunk, 2, 2, 64), projected, PageForm(type_, in_place))
-        first, new = projected[:, :, 0].transpose(1, 2), projected[:, :, 1:3]
-        mixed += [attend(first, new, pages, span, scores) for span in spans for scores in (None, by_distance)]
-    apart = [float((one.float() - other.float()).abs().max()) for one, other in zip(mixed[:4], mixed[4:], strict=True)]
-    starts = (chunk * table)[:, 0]  # the runner's numbers are columns of a table
-    return max(*apart, _decode_apart(queries, numbers(3, 2, 200, 2, 64), table[:, :1], starts))
-
-
-def _decode_apart(queries: Tensor, slots: Tensor, table: Tensor, starts: Tensor) -> float:
-    """The same for one query of each row and slots [slots, 2, positions, kv_heads, D], which are one page each."""
-    from cc_tts.engines.cosyvoice.model.networks import page_kernels
-
-    kept, num_keys = slots.transpose(1, 2), slots.shape[2]
-    mixed = page_kernels.attend(queries, kept, table, starts, num_keys, 1, 128)
-    keys, values = slots[table[:, 0]].permute(1, 0, 3, 2, 4).repeat_interleave(queries.shape[1] // 2, dim=2)
-    seen = torch.arange(num_keys, device=starts.device) <= starts[:, None, None, None]
-    expected = functional.scaled_dot_product_attention(queries, keys, values, seen)
-    return float((mixed.float() - join_heads(expected).float()).abs().max())
-
-
 def _movable(numbers: Tensor) -> Tensor:
     """A view that PyTorch can index, which it cannot do with floating-point numbers of 8 bits."""
     return numbers.view(torch.int8) if numbers.dtype == torch.float8_e4m3fn else numbers
@@ -184,7 +120,8 @@ def attend(
         assert span.pages is not None
         pages.write(new, span.written)
         if pages.in_place:
-            return _in_place(queries, pages, span, by_distance)
+            mixed: Tensor = _in_place("attend", queries, pages, span, by_distance)
+            return mixed
         new = pages.read(span.pages, new.dtype)
     keys, values = new.transpose(1, 3).unbind(dim=2)  # [B, heads, K, D] each
     mask = span.visible if span.bias is None else span.bias
@@ -199,11 +136,17 @@ def _relative(by_distance: Tensor, span: Span) -> Tensor:
     return bias.masked_fill(~span.visible, -math.inf)
 
 
-def _in_place(queries: Tensor, pages: Pages, span: Span, by_distance: Tensor | None) -> Tensor:
+def in_parts(queries: Tensor, pages: Pages, span: Span, by_distance: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Attend as :func:`attend` to what was written before, but the parts of each query's keys are not put together."""
+    parts: tuple[Tensor, Tensor] = _in_place("attend_in_parts", queries, pages, span, by_distance)
+    return parts
+
+
+def _in_place(kernel: str, queries: Tensor, pages: Pages, span: Span, by_distance: Tensor | None) -> Any:
     from cc_tts.engines.cosyvoice.model.networks import page_kernels
 
     assert span.pages is not None
-    mixed: Tensor = page_kernels.attend(
+    return getattr(page_kernels, kernel)(
         queries,
         pages.kept,
         scales=pages.scales,
@@ -219,4 +162,3 @@ def _in_place(queries: Tensor, pages: Pages, span: Span, by_distance: Tensor | N
         distances=by_distance,
         lowest=span.lowest,
     )
-    return mixed

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cc_tts.engines.cosyvoice.model.networks import fused
 from cc_tts.engines.cosyvoice.model.networks.flow.estimator import EstimatorCache, time_sinusoids
+from cc_tts.engines.cosyvoice.model.networks.fused import Norm, Turns
 from cc_tts.engines.cosyvoice.model.networks.layers import (
     CausalConv,
     JoinedLinears,
@@ -78,11 +80,11 @@ class Attention(nn.Module):
         self.to_k = nn.Linear(config.width, config.width)
         self.to_v = nn.Linear(config.width, config.width)
         self.to_out = nn.ModuleList([nn.Linear(config.width, config.width)])
-        self._project = JoinedLinears(self.to_q, self.to_k, self.to_v)
+        self.project = JoinedLinears(self.to_q, self.to_k, self.to_v)
 
     def forward(self, x: Tensor, span: Span, cache: Pages | None) -> Tensor:
         """Return the output, [B, T, width]."""
-        projected = self._project(x)
+        projected = self.project(x)
         assert span.turns is not None
         first = projected.view(*x.shape[:2], 3, -1, self.head_dim)[:, :, :2, 0]  # [B, T, 2, D]: of queries and keys
         first.copy_(_turned(first, *span.turns))
@@ -110,17 +112,27 @@ class FeedForward(nn.Module):
         hidden = self.ff.get_submodule("0.0")(x)
         return cast("Tensor", self.ff["2"](functional.gelu(hidden, approximate="tanh")))
 
+    def added_to(self, x: Tensor, norm: Norm, gate: Tensor) -> Tensor:
+        """Return ``x`` with the output for the normed ``x``, gated, added."""
+        hidden = fused.product(x, self.ff.get_submodule("0.0"), norm=norm, activation="gelu_tanh")
+        return fused.product(hidden, self.ff["2"], gate=gate, residual=x)
+
 
 class Modulation(nn.Module):
     """Parts that a moment gives to what it modulates."""
 
-    def __init__(self, width: int, num_parts: int) -> None:
+    def __init__(self, width: int, num_parts: int, scales: Sequence[int]) -> None:
         super().__init__()
         self.linear = nn.Linear(width, num_parts * width)
+        self._scales = scales  # which of the parts are
 
     def forward(self, moment: Tensor) -> Tensor:
-        """Return all parts side by side, [B, 1, parts * width]."""
-        return cast("Tensor", self.linear(functional.silu(moment))[:, None])
+        """Return all parts side by side, [B, 1, parts * width]; scales are one more than the file has them."""
+        parts = cast("Tensor", self.linear(functional.silu(moment))[:, None])
+        width = moment.shape[-1]
+        for scale in self._scales:
+            parts[..., scale * width : (scale + 1) * width] += 1
+        return parts
 
 
 class Block(nn.Module):
@@ -129,24 +141,37 @@ class Block(nn.Module):
     def __init__(self, config: DitConfig, index: int) -> None:
         super().__init__()
         self.index = index
-        self.attn_norm = Modulation(config.width, _PARTS)
+        self.attn_norm = Modulation(config.width, _PARTS, scales=(1, 4))
         self.attn = Attention(config)
         self.ff = FeedForward(config)
 
     def forward(self, x: Tensor, parts: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
         """Return the output, [B, T, width]; ``parts`` are those of :class:`Modulation`."""
         shift1, scale1, gate1, shift2, scale2, gate2 = parts.chunk(_PARTS, dim=-1)
+        if cache is not None and fused.is_for(cache.attention, x):
+            attn, pages = self.attn, cache.attention[self.index]
+            assert span.turns is not None
+            turns = Turns(*span.turns, num_heads=1, is_interleaved=True)
+            x = fused.attention(
+                *(x, _norm(scale1, shift1), attn.project, attn.to_out[0], pages, span), turns=turns, gate=gate1[0, 0]
+            )
+            return self.ff.added_to(x, _norm(scale2, shift2), gate2[0, 0])
         mixed = self.attn(_modulated(x, scale1, shift1), span, None if cache is None else cache.attention[self.index])
         x = torch.addcmul(x, gate1, mixed)
         return torch.addcmul(x, gate2, self.ff(_modulated(x, scale2, shift2)))
 
 
 def _modulated(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """Norm the frames of ``x`` [B, T, width], then scale by one more than ``scale`` and shift."""
+    """Norm the frames of ``x`` [B, T, width], then scale and shift."""
     width = (x.shape[-1],)
     if scale.shape[0] == 1:  # one moment for all rows
-        return functional.layer_norm(x, width, scale[0, 0] + 1, shift[0, 0], _NORM_EPS)
-    return torch.addcmul(shift, functional.layer_norm(x, width, eps=_NORM_EPS), scale + 1)
+        return functional.layer_norm(x, width, scale[0, 0], shift[0, 0], _NORM_EPS)
+    return torch.addcmul(shift, functional.layer_norm(x, width, eps=_NORM_EPS), scale)
+
+
+def _norm(scale: Tensor, shift: Tensor) -> Norm:
+    """The same as the norm before a product, of one moment for all rows."""
+    return Norm(scale[0, 0], shift[0, 0], _NORM_EPS)
 
 
 class DitEstimator(nn.Module):
@@ -159,7 +184,7 @@ class DitEstimator(nn.Module):
         self.input_embed = InputEmbedding(config)
         self.rotary_embed = _Frequencies(config.head_dim // 2)
         self.transformer_blocks = nn.ModuleList(Block(config, index) for index in range(config.num_blocks))
-        self.norm_out = Modulation(config.width, 2)
+        self.norm_out = Modulation(config.width, 2, scales=(0,))
         self.proj_out = nn.Linear(config.width, config.num_mels)
 
     @property

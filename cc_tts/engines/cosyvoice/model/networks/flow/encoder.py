@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cc_tts.engines.cosyvoice.model.networks import fused
+from cc_tts.engines.cosyvoice.model.networks.fused import Norm
 from cc_tts.engines.cosyvoice.model.networks.layers import (
     CausalConv,
     JoinedLinears,
@@ -20,7 +22,7 @@ from cc_tts.engines.cosyvoice.model.networks.layers import (
     split_attention,
     split_heads,
 )
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, attend
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, attend, in_parts
 from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, LookaheadConfig
 
 LOOKAHEAD_SLOPE: Final = 0.01
@@ -94,21 +96,31 @@ class RelativeAttention(nn.Module):
         self.linear_k = nn.Linear(width, width)
         self.linear_v = nn.Linear(width, width)
         self.linear_out = nn.Linear(width, width)
-        self._project = JoinedLinears(self.linear_q, self.linear_k, self.linear_v)
+        self.project = JoinedLinears(self.linear_q, self.linear_k, self.linear_v)
         self.linear_pos = nn.Linear(width, width, bias=False)
         self.pos_bias_u = nn.Parameter(torch.zeros(config.num_heads, config.head_dim))
         self.pos_bias_v = nn.Parameter(torch.zeros(config.num_heads, config.head_dim))
 
-    def project(self, positions: Tensor) -> Tensor:
+    def project_distances(self, positions: Tensor) -> Tensor:
         """Positions [distances, width] as the scores use them, [1, heads, D, distances]."""
         return split_heads(self.linear_pos(positions)[None], self.head_dim).transpose(-1, -2)
 
     def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Pages | None) -> Tensor:
         """Attend from ``x`` [B, T, width]; ``distances`` are projected positions and begin at ``span.lowest``."""
-        queries, new = split_attention(self._project(x), self.head_dim)
-        near = (queries + self.pos_bias_v[:, None]) / math.sqrt(self.head_dim)
-        mixed = attend(queries + self.pos_bias_u[:, None], new, cache, span, near @ distances)
+        queries, new = split_attention(self.project(x), self.head_dim)
+        mixed = attend(queries + self.pos_bias_u[:, None], new, cache, span, self._near(queries, distances))
         return cast("Tensor", self.linear_out(mixed))
+
+    def added_to(self, x: Tensor, norm: Norm, distances: Tensor, span: Span, cache: Pages) -> Tensor:
+        """Return ``x`` with the output for the normed ``x`` added."""
+        queries, new = split_attention(fused.product(x, self.project, norm=norm), self.head_dim)
+        cache.write(new, span.written)
+        parts = in_parts(queries + self.pos_bias_u[:, None], cache, span, self._near(queries, distances))
+        return fused.mixed_onto(x, parts, self.linear_out)
+
+    def _near(self, queries: Tensor, distances: Tensor) -> Tensor:
+        """Return what is added to the scores, by distance."""
+        return (queries + self.pos_bias_v[:, None]) / math.sqrt(self.head_dim) @ distances
 
 
 class FeedForward(nn.Module):
@@ -123,6 +135,10 @@ class FeedForward(nn.Module):
         """Return the output, [B, T, width]."""
         return cast("Tensor", self.w_2(functional.silu(self.w_1(x))))
 
+    def added_to(self, x: Tensor, norm: Norm) -> Tensor:
+        """Return ``x`` with the output for the normed ``x`` added."""
+        return fused.product(fused.product(x, self.w_1, norm=norm, activation="silu"), self.w_2, residual=x)
+
 
 class EncoderLayer(nn.Module):
     """Attention and feed-forward, each on the normed input and added to it (§4.3)."""
@@ -136,6 +152,9 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Pages | None) -> Tensor:
         """Return the output, [B, T, width]."""
+        if cache is not None and fused.is_for(cache, x):
+            x = self.self_attn.added_to(x, Norm.of(self.norm_mha), distances, span, cache)
+            return self.feed_forward.added_to(x, Norm.of(self.norm_ff))
         x = x + self.self_attn(self.norm_mha(x), distances, span, cache)
         return cast("Tensor", x + self.feed_forward(self.norm_ff(x)))
 
@@ -261,4 +280,4 @@ class FlowEncoder(nn.Module):
     def _project(self, layers: nn.ModuleList, lowest: int, highest: int) -> Iterator[Tensor]:
         weight = self.after_norm.weight
         positions = relative_positions(lowest, highest, self.config.width, weight.device).to(weight.dtype)
-        return (cast("EncoderLayer", layer).self_attn.project(positions) for layer in layers)
+        return (cast("EncoderLayer", layer).self_attn.project_distances(positions) for layer in layers)

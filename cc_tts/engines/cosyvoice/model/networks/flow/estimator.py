@@ -4,15 +4,18 @@ A U-Net with a single level: nothing is ever downsampled. All convolutions look 
 its chunk, so under the chunk mask the frames of whole chunks never change and their keys and values may be kept.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cc_tts.engines.cosyvoice.model.networks import fused
+from cc_tts.engines.cosyvoice.model.networks.fused import Contexts, Norm
 from cc_tts.engines.cosyvoice.model.networks.layers import (
     CausalConv,
     JoinedLinears,
@@ -76,6 +79,23 @@ class TimeMlp(nn.Module):
         return cast("Tensor", self.linear_2(functional.silu(self.linear_1(waves))))
 
 
+class _FusedPast:
+    """The same for layers whose parts are fused: each convolution reads and replaces its context where it is."""
+
+    def __init__(self, cache: EstimatorCache, span: Span, widths: Sequence[int]) -> None:
+        assert span.slots is not None
+        self.contexts = Contexts(cache.contexts, span.slots, span.num_kept)
+        self.attention = cache.attention
+        self._channels_at = (0, *itertools.accumulate(widths))
+
+    def convolve(self, conv: nn.Module, x: Tensor, **behind: Any) -> Tensor:
+        conv = cast("CausalConv", conv)
+        return self.contexts.convolve(conv, x, self._channels_at[conv.index], **behind)
+
+
+_Seen = _Past | _FusedPast | None
+
+
 class ConvBlock(nn.Module):
     """Causal convolution, norm over the channels, Mish."""
 
@@ -85,9 +105,23 @@ class ConvBlock(nn.Module):
             {"0": CausalConv(in_channels, out_channels, _KERNEL), "2": nn.LayerNorm(out_channels)}
         )
 
-    def forward(self, x: Tensor, past: _Past | None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        past: _Seen,
+        *,
+        shift: Tensor | None = None,  # what is added to every frame, [B, 1, out]
+        shortcut: tuple[nn.Conv1d, Tensor] | None = None,  # a map whose results are added, and its inputs
+    ) -> Tensor:
         """Map [B, T, in] to [B, T, out]."""
-        return functional.mish(self.block["2"](_convolve(self.block["0"], x, past)))
+        conv, norm = self.block["0"], self.block["2"]
+        if isinstance(past, _FusedPast):
+            moment = None if shift is None else shift.view(shift.shape[-1])  # one for all rows
+            return past.convolve(conv, x, norm=norm, shift=moment, shortcut=shortcut)
+        hidden = functional.mish(norm(_convolve(conv, x, past)))
+        if shift is not None:
+            hidden = hidden + shift
+        return hidden if shortcut is None else hidden + _pointwise(*shortcut)
 
 
 class ResBlock(nn.Module):
@@ -106,11 +140,10 @@ class ResBlock(nn.Module):
         """Return what the time [B, time] adds to every frame, [B, 1, channels]."""
         return cast("Tensor", self.mlp(time)[:, None])
 
-    def forward(self, x: Tensor, shifts: Sequence[Tensor], past: _Past | None) -> Tensor:
+    def forward(self, x: Tensor, shifts: Sequence[Tensor], past: _Seen) -> Tensor:
         """Map [B, T, in] to [B, T, channels]."""
-        hidden = self.block1(x, past) + shifts[self.index]
-        hidden = self.block2(hidden, past)
-        return cast("Tensor", hidden + _pointwise(self.res_conv, x))
+        hidden = self.block1(x, past, shift=shifts[self.index])
+        return cast("Tensor", self.block2(hidden, past, shortcut=(self.res_conv, x)))
 
 
 class Attention(nn.Module):
@@ -125,11 +158,11 @@ class Attention(nn.Module):
         self.to_k = nn.Linear(config.channels, config.num_attention, bias=False)
         self.to_v = nn.Linear(config.channels, config.num_attention, bias=False)
         self.to_out = nn.ModuleList([nn.Linear(config.num_attention, config.channels)])
-        self._project = JoinedLinears(self.to_q, self.to_k, self.to_v)
+        self.project = JoinedLinears(self.to_q, self.to_k, self.to_v)
 
     def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
         """Return the output, [B, T, channels]."""
-        queries, new = split_attention(self._project(x), self.head_dim)
+        queries, new = split_attention(self.project(x), self.head_dim)
         mixed = attend(queries, new, None if past is None else past.attention[self.index], span)
         return cast("Tensor", self.to_out[0](mixed))
 
@@ -147,6 +180,11 @@ class FeedForward(nn.Module):
         hidden = functional.gelu(self.net.get_submodule("0.proj")(x))
         return cast("Tensor", self.net["2"](hidden))
 
+    def added_to(self, x: Tensor, norm: Norm) -> Tensor:
+        """Return ``x`` with the output for the normed ``x`` added."""
+        hidden = fused.product(x, self.net.get_submodule("0.proj"), norm=norm, activation="gelu")
+        return fused.product(hidden, self.net["2"], residual=x)
+
 
 class TransformerBlock(nn.Module):
     """Attention and feed-forward, each on the normed input and added to it; no positions, no time."""
@@ -158,8 +196,12 @@ class TransformerBlock(nn.Module):
         self.norm3 = nn.LayerNorm(config.channels)
         self.ff = FeedForward(config)
 
-    def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
+    def forward(self, x: Tensor, span: Span, past: _Seen) -> Tensor:
         """Return the output, [B, T, channels]."""
+        if isinstance(past, _FusedPast):
+            attn, pages = self.attn1, past.attention[self.attn1.index]
+            x = fused.attention(x, Norm.of(self.norm1), attn.project, attn.to_out[0], pages, span)
+            return self.ff.added_to(x, Norm.of(self.norm3))
         x = x + self.attn1(self.norm1(x), span, past)
         return cast("Tensor", x + self.ff(self.norm3(x)))
 
@@ -174,14 +216,14 @@ class Stage(nn.ModuleList):
             parts.append(CausalConv(config.channels, config.channels, _KERNEL))
         super().__init__(parts)
 
-    def blocks(self, x: Tensor, shifts: Sequence[Tensor], span: Span, past: _Past | None) -> Tensor:
+    def blocks(self, x: Tensor, shifts: Sequence[Tensor], span: Span, past: _Seen) -> Tensor:
         """All but the last convolution, from [B, T, in] to [B, T, channels]."""
         x = self[0](x, shifts, past)
         for block in cast("nn.ModuleList", self[1]):
             x = block(x, span, past)
         return x
 
-    def conv(self, x: Tensor, past: _Past | None) -> Tensor:
+    def conv(self, x: Tensor, past: _Seen) -> Tensor:
         """The convolution that ends the first and the last stage, [B, T, channels]."""
         return _convolve(self[2], x, past)
 
@@ -240,7 +282,7 @@ class Estimator(nn.Module):
         cache: EstimatorCache | None = None,  # the past at this Euler step
     ) -> Tensor:
         """Velocity at ``x``, [B, T, mels]."""
-        past = None if cache is None else _Past(cache, span, self._conv_widths)
+        past = _past(cache, span, self._conv_widths, x)
         h = torch.cat((x, mu, speaker[:, None].expand(-1, x.shape[1], -1), cond), dim=-1)  # [B, T, in]
         down, up = cast("Stage", self.down_blocks[0]), cast("Stage", self.up_blocks[0])
         skip = down.blocks(h, shifts, span, past)
@@ -250,12 +292,20 @@ class Estimator(nn.Module):
         h = up.blocks(torch.cat((h, skip), dim=-1), shifts, span, past)
         h = up.conv(h, past)
         velocity = _pointwise(self.final_proj, self.final_block(h, past))
-        if past is not None:
+        if isinstance(past, _Past):
             past.keep()
         return velocity
 
 
-def _convolve(conv: nn.Module, x: Tensor, past: _Past | None) -> Tensor:
+def _past(cache: EstimatorCache | None, span: Span, widths: Sequence[int], x: Tensor) -> _Seen:
+    if cache is None:
+        return None
+    return (_FusedPast if fused.is_for(cache.attention, x) else _Past)(cache, span, widths)
+
+
+def _convolve(conv: nn.Module, x: Tensor, past: _Seen) -> Tensor:
+    if isinstance(past, _FusedPast):
+        return past.convolve(conv, x)
     conv = cast("CausalConv", conv)
     return conv(x) if past is None else conv.over(past.before(x, conv.index))
 

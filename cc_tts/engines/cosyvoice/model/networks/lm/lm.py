@@ -19,8 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cc_tts.engines.cosyvoice.model.networks import fused
+from cc_tts.engines.cosyvoice.model.networks.fused import Norm, Turns
 from cc_tts.engines.cosyvoice.model.networks.layers import JoinedLinears, untouched_zeros
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table
+from cc_tts.engines.cosyvoice.model.networks.pages import Pages
 from cc_tts.engines.cosyvoice.model.sizes import LmConfig
 
 SPLIT_KEYS: Final = 128
@@ -68,6 +71,12 @@ class _Places:
     )  # [B, 1, T or groups * T, K]: added to scores, -inf where a query does not see; None with a kernel
     gather: bool  # whether rows are other than the slots from the first on
     num_keys: int  # K
+    is_fused: bool  # the parts of a layer are
+
+    def turns(self, num_heads: int) -> Turns:
+        """How the first heads of queries and keys are turned."""
+        half = self.cos.shape[-1] // 2
+        return Turns(self.cos[..., :half], self.sin[..., half:], num_heads, is_interleaved=False)
 
 
 class Attention(nn.Module):
@@ -93,7 +102,7 @@ class Attention(nn.Module):
 
         cache[:, places.slots, :, places.written] = torch.stack((keys, values), dim=2)
         if places.bias is None:
-            return cast("Tensor", self.o_proj(_in_place(queries, cache, places)))
+            return cast("Tensor", self.o_proj(_in_place("attend", queries, cache, places)))
         seen = cache[:, :, :, : places.num_keys]
         seen = seen[:, places.slots[:, 0]] if places.gather else seen[:, :num_rows]  # [2, B, kv_heads, K, D]
 
@@ -103,21 +112,34 @@ class Attention(nn.Module):
         mixed = mixed.reshape(num_rows, -1, num_new, self.head_dim).transpose(1, 2)  # [B, T, heads, D]
         return cast("Tensor", self.o_proj(mixed.reshape(num_rows, num_new, -1)))  # [B, T, hidden]
 
+    def added_to(self, x: Tensor, norm: Norm, cache: Tensor, places: _Places) -> Tensor:
+        """Return ``x`` with the output for the normed ``x`` added."""
+        slots = Pages(_as_pages(cache))
+        written = places.slots * cache.shape[3] + places.written
+        turns = places.turns(self.o_proj.in_features // self.head_dim)
+        queries = fused.projected(x, norm, self._project, slots, written, turns)
+        queries = queries.view(*x.shape[:2], -1, self.head_dim)
+        return fused.mixed_onto(x, _in_place("attend_in_parts", queries, cache, places), self.o_proj)
 
-def _in_place(queries: Tensor, cache: Tensor, places: _Places) -> Tensor:
-    """Mixed values [B, T, heads * D] of ``queries`` [B, T, heads, D]; a slot is one long page."""
+
+def _as_pages(cache: Tensor) -> Tensor:
+    """A layer's cache as pages: each slot is a long one."""
+    return cache.permute(1, 3, 0, 2, 4)
+
+
+def _in_place(kernel: str, queries: Tensor, cache: Tensor, places: _Places) -> Any:
+    """Return what a kernel mixes for ``queries`` [B, T, heads, D]."""
     from cc_tts.engines.cosyvoice.model.networks import page_kernels
 
-    mixed: Tensor = page_kernels.attend(
+    return getattr(page_kernels, kernel)(
         queries.transpose(1, 2),
-        cache.permute(1, 3, 0, 2, 4),
+        _as_pages(cache),
         table=places.slots,
         starts=places.starts,
         num_keys=places.num_keys,
         chunk=1,
         split_keys=SPLIT_KEYS,
     )
-    return mixed
 
 
 class Mlp(nn.Module):
@@ -135,6 +157,10 @@ class Mlp(nn.Module):
         gate, up = self._project(x).chunk(2, dim=-1)
         return cast("Tensor", self.down_proj(functional.silu(gate) * up))
 
+    def added_to(self, x: Tensor, norm: Norm) -> Tensor:
+        """Return ``x`` with the output for the normed ``x`` added."""
+        return fused.product(fused.product(x, self._project, norm=norm, activation="gated"), self.down_proj, residual=x)
+
 
 class Layer(nn.Module):
     """One layer of the backbone: attention and feed-forward, each on the normed input and added to it."""
@@ -148,6 +174,9 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, cache: Tensor, places: _Places) -> Tensor:
         """One layer on ``x`` [B, T, hidden]."""
+        if places.is_fused:
+            x = self.self_attn.added_to(x, Norm.of(self.input_layernorm), cache, places)
+            return self.mlp.added_to(x, Norm.of(self.post_attention_layernorm))
         x = x + self.self_attn(self.input_layernorm(x), cache, places)
         return cast("Tensor", x + self.mlp(self.post_attention_layernorm(x)))
 
@@ -162,6 +191,8 @@ class Backbone(nn.Module):
         self.config = config
         self.in_place = False
         """Attention reads the slots where they lie, by a kernel."""
+        self.fused = False
+        """The parts of a layer are fused, where rows are few; only with ``in_place``."""
         self.embed_tokens = nn.Embedding(config.text_vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
@@ -186,7 +217,8 @@ class Backbone(nn.Module):
         bias = None if self.in_place else self._bias(positions, num_keys).to(x.dtype)
         rows = torch.arange(num_rows, device=x.device) if slots is None else slots  # [B]
         written = torch.where(is_new, positions, cache_capacity(cache))  # the position after the capacity is scratch
-        return _Places(cos, sin, rows[:, None], written, starts, bias, slots is not None, num_keys)
+        is_fused = self.fused and fused.are_few(x)
+        return _Places(cos, sin, rows[:, None], written, starts, bias, slots is not None, num_keys, is_fused)
 
     def _bias(self, positions: Tensor, num_keys: int) -> Tensor:
         visible = torch.arange(num_keys, device=positions.device) <= positions[..., None]  # [B, T, K]

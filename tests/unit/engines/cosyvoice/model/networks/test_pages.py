@@ -5,19 +5,17 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.support.captured_logs import capture_logs
+
 torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
 
-from cc_tts.engines.cosyvoice.model.networks import pages as pages_module  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks import trial  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.layers import Span  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.pages import (  # noqa: E402
-    PageForm,
-    Pages,
-    PageType,
-    attend,
-    can_read_in_place,
-)
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.trial import form_on  # noqa: E402
+from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
 from lab.cosyvoice.networks import flow_of  # noqa: E402
 from lab.cosyvoice.tiny_model import tiny_states  # noqa: E402
@@ -25,6 +23,7 @@ from tests.support.flow_cases import new_flow, new_runner, prompt_of, run, token
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch import dtype as DType  # noqa: N812
 
 pytestmark = pytest.mark.unit
 
@@ -131,8 +130,12 @@ def test_wiping_leaves_nothing_of_8_bits_either(type_: PageType) -> None:
     assert attention[0, 0].flatten(1).any(1).tolist() == [True, True, False, False, True, True]
 
 
+def form_on_a(device: str, dtype: "DType" = torch.bfloat16) -> PageForm:
+    return form_on(torch.device(device), dtype, "int8", LmConfig(), FlowConfig())
+
+
 def test_without_a_card_kernels_are_not_tried() -> None:
-    assert not can_read_in_place(torch.device("cpu"), torch.float32)
+    assert form_on_a("cpu", torch.float32) == PageForm("int8")
 
 
 def test_a_card_whose_kernels_fail_or_are_wrong_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,13 +144,13 @@ def test_a_card_whose_kernels_fail_or_are_wrong_goes_without(monkeypatch: pytest
     def no_compiler(*_given: object) -> float:
         raise RuntimeError("Failed to find C compiler")
 
-    for most_apart, expected in (
-        (no_compiler, False),
-        (lambda *_: 1.0, False),
-        (lambda *_: math.nan, False),
-        (lambda *_: 0.001, True),
-    ):
-        monkeypatch.setattr(pages_module, "most_apart", most_apart)
-        assert can_read_in_place(torch.device("cuda"), torch.bfloat16) is expected
+    trials = ((no_compiler, False), (lambda *_: 1.0, False), (lambda *_: math.nan, False), (lambda *_: 0.001, True))
+    for attention_apart, is_right in trials:
+        monkeypatch.setattr(trial, "attention_apart", attention_apart)
+        for fused_apart, is_right_too in trials:
+            monkeypatch.setattr(trial, "fused_apart", fused_apart)
+            with capture_logs() as logs:
+                assert form_on_a("cuda") == PageForm("int8", is_right, is_right and is_right_too)
+            assert [line["event"] for line in logs] == ["kernels_not_used"] * (not (is_right and is_right_too))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: (7, 0))
-    assert not can_read_in_place(torch.device("cuda"), torch.float16)
+    assert form_on_a("cuda", torch.float16) == PageForm("int8")

@@ -7,6 +7,7 @@ What libraries log by :mod:`logging`, and exceptions that nobody caught, become 
 """
 
 import contextlib
+import functools
 import json
 import logging
 import select
@@ -178,9 +179,14 @@ def get(name: str) -> Logger:
 
 
 def write(level: str, line: Line) -> None:
-    """Write a line, unless its level or its repetition keeps it out. Before :func:`configure` there is no log."""
-    if _pipeline is not None:
-        _pipeline.write(level, line)
+    """Write a line, unless its level or its repetition keeps it out."""
+    (_pipeline or _before_configured()).write(level, line)
+
+
+@functools.cache
+def _before_configured() -> _Pipeline:
+    """Return the log of a process that has none yet: its warnings and errors are not lost."""
+    return _Pipeline(level="warning", json=False, process="cc-tts", clock=MonotonicClock())
 
 
 def bind(**fields: object) -> None:

@@ -135,6 +135,8 @@ _PARTS_OF_BUILDING = (
 _LAWS = "ordinance|resolution|statute|section|law|rule|regulation|bill"
 _PART_BEFORE = re.compile(rf"\b(?:{_PARTS_OF_BUILDING})\.?:?\s#?$", re.IGNORECASE)
 _LAW_BEFORE = re.compile(rf"\b(?:{_LAWS})\.?:?\s#?$", re.IGNORECASE)
+_LONGEST_ROW = 20
+"""Doors and the like that are named by the first and the last; unmeasured."""
 _PART_OF_PART = r"(?<=[\s#])(\d{1,4})-(\d{1,4})(?![\w-]|[.,:/]\d)"
 _CHECKED = (
     r"(?<![\w.,$£€¥/:-])(?!(?:19|20)\d\d-\d\d(?!\d))(\d{3,10})-(\d{1,2})(?![\w-]|[.,:/]\d|\s?[%=])" + NOTHING_COUNTED
@@ -154,6 +156,9 @@ _SIGN_BEFORE_NUMBER = (
 )
 _NUMBER_SIGN = r"#(?=\s(?:to|is|on|for|in|at|from|below|above|here|when)\b)"
 _ERROR = r"(?i)\b((?:error|http)\s(?:code\s)?)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%)" + NOTHING_COUNTED
+_SLASHED = (
+    r"(?<![\w/])[A-Z]{1,5}\d{0,6}/(?=[A-Z\d/]{0,12}\d{3})[A-Z\d]{1,8}(?:/[A-Z\d]{1,8}){1,3}(?![\w/-])"  # HX/2291/B
+)
 _STATUS = (
     r"(?<![\w.,$#-])[1-6]\d\d(?=\s(?:OK|Not (?:Found|Acc|Impl|Mod)|Bad (?:Req|Gat)|Busy Here|Service Un|Internal Server"
     r"|Unauthorized|Forbidden|Request T|Too Many"
@@ -250,8 +255,10 @@ def _named_mixed(match: re.Match[str]) -> str | None:
 
 
 def _part_of_part(match: re.Match[str]) -> str:
-    """``Rm 3-214`` as "Rm three, two fourteen"."""
-    return f"{house_number(match[1])}, {house_number(match[2])}"
+    """``Rm 3-214`` as "Rm three, two fourteen", ``docks 14-16`` as a range."""
+    is_range = len(match[1]) == len(match[2]) and 0 < int(match[2]) - int(match[1]) <= _LONGEST_ROW
+    joint = " to " if is_range else ", "
+    return f"{house_number(match[1])}{joint}{house_number(match[2])}"
 
 
 def _checked(match: re.Match[str]) -> str | None:
@@ -367,6 +374,7 @@ say_identifiers = in_order(
     ),
     (_NUMBER_SIGN, _number_sign),
     (_ERROR, digits_behind),
+    (_SLASHED, lambda match: " slash ".join(map(spelled, match.group().split("/")))),
     (_STATUS, lambda match: house_number(match.group())),
     (_IPV6, lambda match: re.sub("[^:]+", lambda part: spelled(part.group()), match.group()).replace(":", " colon ")),
     (r"(?<=\]):(\d{2,5})(?!\w)", lambda match: f" colon {digits(match[1])}"),

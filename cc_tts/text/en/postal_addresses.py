@@ -165,6 +165,8 @@ say_postal_addresses = in_order(
         r"\b(ON|QC|BC|AB|MB|SK|NS|NB)(?=,?\s[A-Z]\d[A-Z]\s?\d[A-Z]\d(?!\w))",
         lambda match: _STATES[match[1]],
     ),
+    (r"\bNY(?=,\sNY\b)", "New York"),
+    (r"(?<=, )\d{5}(?=\s[A-Z][a-zà-ÿ]+(?:[,.;)]|$))", lambda match: digits(match.group())),  # 75004 Paris
     (
         r"(?<![\w-])(?:[A-Z]{1,2}\d[A-Z\d]?\s\d[A-Z]{2}|[A-Z]\d[A-Z]\s?\d[A-Z]\d)(?![\w-])",
         lambda match: spelled(match.group()),

@@ -96,7 +96,7 @@ def _number(match: re.Match[str]) -> str:
 
 
 _MIXED_WITH_SIGNS = (
-    r"(?i)(\bp(?:ass(?:word|code|phrase)|wd?)(?:'s|\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
+    r"(\b[Pp](?i:ass(?:word|code|phrase)|wd?)(?:'s|\sis)?:?\s[\"“]?)(?=\S{0,40}[#$!%&*^+=@~][A-Za-z\d]|\S{0,40}(?:\d\S{0,40}[_-]|[_-]\S{0,40}\d))"
     r"((?<=[\"“])[^\s\"”]{4,40}(?<![.,])(?=[.,]?[\"”])|[^\s\"”,;]{4,40}[A-Za-z\d])(?![^\s.,;:!?\"”)])"
 )
 _MIXED_SIGNS = ADDRESS_SIGNS | {"#": "pound", "$": "dollar sign", "!": "exclamation point", "^": "caret"}

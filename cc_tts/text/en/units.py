@@ -101,7 +101,7 @@ _FRACTION_OF = (
 )
 _OF_RECIPES = frozenset({"cup", "teaspoon", "tablespoon", "pound", "ounce", "pint", "quart"})
 _OF_THINGS = frozenset(
-    {"millimeter", "centimeter", "foot", "inch", "yard", "watt", "volt", "milliamp hour", "kilovolt amp"}
+    {"millimeter", "centimeter", "meter", "foot", "inch", "yard", "watt", "volt", "milliamp hour", "kilovolt amp"}
 )
 """Before a noun these tell its size: 0.5 mm pencil; doses do not: 500 mg amoxicillin."""
 _MEASURED_PARTS = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64})
@@ -315,7 +315,7 @@ say_measures = in_order(
         lambda match: counted(match[1], "unit", "units") if _INJECTED.search(match.string) else None,
     ),
     (
-        r"(?<![\w'.-])(?<!by )(\d{1,3})['′](?=\s[A-Za-z])",
+        r"(?<![\w'.-])(?<!by )(\d{1,3})['′](?=\s[A-Za-z])(?!\s(?:pen|og)\b)",
         lambda match: f"{cardinal(int(match[1]))} foot" if _is_long(match) else None,
     ),
     (r"(?<![\w',])(\d{1,3},\d{3}|\d{3,5})['′](?!\w)", lambda match: counted(match[1], *_FOOT)),

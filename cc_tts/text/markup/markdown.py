@@ -24,7 +24,7 @@ _TAG_NAMES = (
 _TAG = rf"(?i)</?(?P<name>{_TAG_NAMES})(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'>]+))*\s*/?>"
 _BREAKING_TAGS = frozenset({"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "blockquote"})
 _PLACEHOLDER = re.compile(
-    r"\$?\{\{?\s*[A-Za-z_0-9][\w .-]{0,40}?\s*\}?\}|\[(?:[A-Z][A-Z0-9_]*(?:[ _][A-Z0-9_]+)*|"
+    r"\$?\{\{?\s*[A-Za-z_0-9][\w .-]{0,40}?\s*\}?\}|(?<![A-Za-z\d_])\[(?:[A-Z][A-Z0-9_]*(?:[ _][A-Z0-9_]+)*|"
     r"(?:[Ii]nsert|[Yy]our|[Cc]ustomer|[Uu]ser|[Aa]gent|[Cc]ompany|[Cc]lient|[Ff]irst|[Ll]ast|[Ff]ull)\s[\w ']{1,40})\]|"
     r"<(?:[A-Z][A-Z0-9_]*|[a-z]+_[a-z_]+|name|customer|date|time|amount|number)>|%\([a-z_]+\)[sd]|%[sd]\b"
 )

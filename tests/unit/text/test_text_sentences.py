@@ -99,6 +99,7 @@ def test_split_paragraph_at_commas_when_asked() -> None:
             "Ask a rep. They know art. This is it. Ask Rep. He.",
             ["Ask a rep.", " They know art.", " This is it.", " Ask Rep. He."],
         ),
+        ("Cat. no. 4411 is here. Bus. hrs vary.", ["Cat. no. 4411 is here.", " Bus. hrs vary."]),
         ("Acme Inc. We ship. Smith vs. The State.", ["Acme Inc.", " We ship.", " Smith vs. The State."]),
         ("She has a Ph.D. in law. Add 5 g. Then stir.", ["She has a Ph.D. in law.", " Add 5 g.", " Then stir."]),
         (

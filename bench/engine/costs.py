@@ -5,7 +5,7 @@ Calculated and published, not measured: no GPU was at hand. Other cards are a ro
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from cc_tts.engines.cosyvoice.engine.capacity import StageCosts
 
@@ -83,6 +83,38 @@ class H200:
         return vocoder_ms(num_frames)
 
 
+WEIGHT_AND_CONTEXT_BYTES: Final = 2.0e9
+LM_BYTES: Final = 0.72e9  # the layers in half precision
+LM_FLOP: Final = 0.72e9  # a row
+LM_ROW_BYTES: Final = 4e6  # keys and values of 300 positions
+FRAMES_PER_PAGE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the stages of a model ask for, counted at full size on PyTorch's meta device; bytes in half precision."""
+
+    lm_nodes: int  # kernels of a step; these three by ``bench.engine.launches``
+    flow_nodes: int  # of a call of ten steps
+    vocoder_nodes: int
+    estimator_bytes: float  # read in each step
+    step_flop: float  # of a frame, with condition and without
+    keys_like_one_frame: float  # as many keys cost what a frame does without any
+    page_bytes: int  # of ten steps, of the real classes (test_full_size_plans.py)
+    vocoder_flop: float  # of a frame
+
+
+COSYVOICE2: Final = Model(527, 9386, 862, 142.6e6, 264e6, KEYS_LIKE_ONE_FRAME, 115_404_800, 0.61e9)
+COSYVOICE3: Final = Model(526, 4709, 911, 662.3e6, 756e6, 8390.0, 90_112_000, 0.62e9)
+MODELS: Final[Mapping[str, Model]] = {"CosyVoice2": COSYVOICE2, "CosyVoice3": COSYVOICE3}
+JOINED: Final[Mapping[Model, Mapping[str, int]]] = {
+    COSYVOICE2: {"lm_nodes": 177, "flow_nodes": 7584, "vocoder_nodes": 178, "few_frames": 3291},
+    COSYVOICE3: {"lm_nodes": 177, "flow_nodes": 2792, "vocoder_nodes": 192, "few_frames": 1252},
+}
+"""What is left of the kernels in compiled code with ours (``engine_launches.json``)."""
+FEW_FRAMES: Final = 128  # up to which ours compute the flow: with condition and without they are twice as many rows
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     """A roofline model: kernels of a graph, bytes that are read, sums. All of it is assumed; nothing was measured."""
@@ -91,8 +123,12 @@ class Card:
     bandwidth_gb_s: float  # that is reached: 80 to 85 % of the published one
     tflops: float  # that small matrices reach in half precision
     node_us: float  # of a kernel in a graph
+    vocoder_slowdown: float = 2.0  # of sums in TF32; published. Volta has float32 alone
+    model: Model = COSYVOICE2
     copies: float = 3.0  # of the pages that a call looks at: they are read, written beside each other and read again
     page_share: float = 1.0  # of the bytes of a page in half precision
+    is_joined: bool = False  # compiled, and with kernels of our own
+    num_steps: int = 10
 
     @property
     def state_bytes(self) -> float:
@@ -101,32 +137,36 @@ class Card:
 
     @property
     def page_bytes(self) -> float:
-        return PAGE_BYTES * self.page_share
+        """Each step has keys and values of its own."""
+        return self.model.page_bytes * self.page_share * self.num_steps / 10
 
     @property
     def latency_ms(self) -> Latency:
-        return Latency(self._nodes_ms(LM_NODES), self._nodes_ms(FLOW_NODES + VOCODER_NODES))
+        return Latency(self._nodes_ms("lm_nodes"), self._nodes_ms("flow_nodes") + self._nodes_ms("vocoder_nodes"))
 
     def prefill_ms(self, num_positions: int) -> float:
-        return self._nodes_ms(LM_NODES) + self._read_ms(LM_BYTES) + self._sums_ms(LM_FLOP * num_positions)
+        return self._nodes_ms("lm_nodes") + self._read_ms(LM_BYTES) + self._sums_ms(LM_FLOP * num_positions)
 
     def lm_step_ms(self, num_rows: int) -> float:
         """One decode step: the weights, and the keys of each row."""
         read = LM_BYTES + num_rows * LM_ROW_BYTES
-        return self._nodes_ms(LM_NODES) + self._read_ms(read) + self._sums_ms(LM_FLOP * num_rows)
+        return self._nodes_ms("lm_nodes") + self._read_ms(read) + self._sums_ms(LM_FLOP * num_rows)
 
     def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
-        """Ten Euler steps, with the pages of each row."""
-        read = FLOW_BYTES + num_rows * num_keys * self.page_bytes / FRAMES_PER_PAGE * self.copies
-        sums = FLOW_FLOP * num_frames * (1.0 + num_keys / KEYS_LIKE_ONE_FRAME)
-        return self._nodes_ms(FLOW_NODES) + self._read_ms(read) + self._sums_ms(sums)
+        """All Euler steps, with the pages of each row."""
+        model, steps = self.model, self.num_steps
+        read = steps * model.estimator_bytes + num_rows * num_keys * self.page_bytes / FRAMES_PER_PAGE * self.copies
+        sums = steps * model.step_flop * num_frames * (1.0 + num_keys / model.keys_like_one_frame)
+        nodes = "few_frames" if self.is_joined and num_frames <= FEW_FRAMES else "flow_nodes"
+        return self._nodes_ms(nodes) + self._read_ms(read) + self._sums_ms(sums)
 
     def vocoder_ms(self, num_frames: int) -> float:
-        """In float32, at a quarter of the speed."""
-        return self._nodes_ms(VOCODER_NODES) + 1.0 + self._sums_ms(4.0 * VOCODER_FLOP * num_frames)
+        flop = self.vocoder_slowdown * self.model.vocoder_flop * num_frames
+        return self._nodes_ms("vocoder_nodes") + 1.0 + self._sums_ms(flop)
 
-    def _nodes_ms(self, num_nodes: int) -> float:
-        return num_nodes * self.node_us / 1e3
+    def _nodes_ms(self, stage: str) -> float:
+        counted = JOINED[self.model][stage] if self.is_joined else getattr(self.model, stage)
+        return counted * (self.num_steps / 10 if stage in {"flow_nodes", "few_frames"} else 1.0) * self.node_us / 1e3
 
     def _read_ms(self, num_bytes: float) -> float:
         return num_bytes / (self.bandwidth_gb_s * 1e6)
@@ -135,36 +175,26 @@ class Card:
         return num_flop / (self.tflops * 1e9)
 
 
-WEIGHT_AND_CONTEXT_BYTES: Final = 2.0e9
-LM_NODES: Final = 500
-LM_BYTES: Final = 0.72e9  # the layers in half precision
-LM_FLOP: Final = 0.72e9  # a row
-LM_ROW_BYTES: Final = 4e6  # keys and values of 300 positions
-FLOW_NODES: Final = 9950  # counted at full size with joined maps
-FLOW_BYTES: Final = 1.4e9  # the estimator in half precision, ten times
-FLOW_FLOP: Final = 2.64e9  # a frame: 132 MFLOP, ten steps, with condition and without
-PAGE_BYTES: Final = 115_404_800  # in half precision, of the real classes (test_full_size_plans.py)
-FRAMES_PER_PAGE: Final = 50
-VOCODER_NODES: Final = 726  # counted at full size
-VOCODER_FLOP: Final = 0.15e9  # a frame
-
 DEVICES: Final[Mapping[str, Costs]] = {
     "L4": Card(24, 255, 25, 2.0),
     "A10": Card(24, 510, 40, 2.0),
-    "V100": Card(32, 765, 45, 2.0),
+    "V100": Card(32, 765, 45, 2.0, vocoder_slowdown=8.0),
     "RTX 4090": Card(24, 857, 80, 1.7),
     "L20": Card(48, 734, 60, 2.0),
     "A100": Card(80, 1630, 120, 1.8),
     "H100": Card(80, 2700, 200, 1.4),
     "H200": H200(),
 }
-LEVERS: Final[Mapping[str, Mapping[str, float]]] = {
+IN_PLACE: Final[Mapping[str, Any]] = {"copies": 1.0}
+SMALL: Final[Mapping[str, Any]] = {**IN_PLACE, "page_share": 0.516}  # int8 with a scale for each head and frame
+LEVERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "as PyTorch does it": {},
-    "pages in place": {"copies": 1.0},
-    "int8 pages, by PyTorch": {"page_share": 0.516, "copies": 10.7},  # they are made wide in passes of their own
-    "int8 pages, in place": {"page_share": 0.516, "copies": 1.0},
+    "pages in place": IN_PLACE,
+    "int8 pages in place": SMALL,
+    "all three levers": {**SMALL, "is_joined": True},
+    "all three, five steps": {**SMALL, "is_joined": True, "num_steps": 5},
 }
-"""What attention over pages can do otherwise, by the fields of a card that it changes."""
+"""What the engine can do otherwise, by the fields of a card that it changes; each has what the one before has."""
 
 
 def simulated_costs(device: Costs = DEVICES["H200"]) -> StageCosts:

@@ -230,6 +230,7 @@ def figures(tally: Tally) -> Json:
             "over_20_ms": _share(deficits, 20.0),
             "over_60_ms_jitter_buffer": _share(deficits, JITTER_BUFFER_MS),
             "over_100_ms": _share(deficits, 100.0),
+            "over_200_ms": _share(deficits, 200.0),
         },
         "worst_deficit_ms": round(max(deficits, default=0.0), 1),
         "slack_ms": _slack(slacks),

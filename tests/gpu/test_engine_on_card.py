@@ -101,12 +101,15 @@ def test_streams_that_are_hung_up_on_during_a_call_leave_nothing(directory: Path
     assert (len(runner._voice_of), runner.num_free_pages) == (0, runner.num_pages)
 
 
-def test_streams_sound_the_same_without_the_kernels(directory: Path, device: str, from_graphs: Engine) -> None:
-    form = form_on(torch.device(device), torch.float32, "auto", LmConfig(), FlowConfig())
+def test_streams_sound_the_same_with_more_kernels_and_without_any(
+    directory: Path, device: str, from_graphs: Engine
+) -> None:
+    form = form_on(torch.device(device), torch.float32, "auto", LmConfig(), FlowConfig(), fuses=True)
     has_kernels = torch.cuda.get_device_capability(device) >= (8, 0)
     assert (form.in_place, form.fused) == (has_kernels, has_kernels)
-    plain = load_engine(directory, graphs=True, kernels=False, device=device, dtype=torch.float32)
-    assert most_apart(say(from_graphs), say(plain)) <= 4
+    for kernels in ({"fuses": True}, {"kernels": False}):
+        other = load_engine(directory, graphs=True, device=device, dtype=torch.float32, **kernels)
+        assert most_apart(say(from_graphs), say(other)) <= 4, kernels
 
 
 def test_streams_end_well_in_the_type_of_the_card(directory: Path, device: str) -> None:

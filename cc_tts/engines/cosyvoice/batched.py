@@ -74,6 +74,7 @@ class BatchedConfig:
     flow_steps: int = FLOW_STEPS
     page_type: PageType = "auto"
     kernels: bool = True  # of Triton, where the card runs them
+    fuses: bool = False  # those too that join products to what is around them
     flow_context: int = 0  # chunks before its own that each chunk of the flow sees; 0: all
     num_threads: int = 0  # of torch; 0: as it is
     memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
@@ -194,7 +195,7 @@ class BatchedLoader:
         self._sizes = model.lm.config, model.flow.config
         form = PageForm(config.page_type)
         if config.kernels:
-            form = form_on(config.device, model.flow.dtype, config.page_type, *self._sizes)
+            form = form_on(config.device, model.flow.dtype, config.page_type, *self._sizes, fuses=config.fuses)
         model.flow.page_form = form
         model.lm.backbone.in_place, model.lm.backbone.fused = form.in_place, form.fused
         for speaker in self._listed:

@@ -73,6 +73,7 @@ def make_loader(settings: WorkerSettings) -> EngineLoader:
         flow_steps=model.flow_steps,
         page_type=model.page_type,
         kernels=model.kernels,
+        fuses=model.graphs == "compiled",  # no card has run these kernels yet, so they are asked for
         flow_context=model.flow_context_s,  # a chunk is a second
         num_threads=1 if is_cuda else tts.num_threads,
         memory_bytes=model.state_memory_bytes,

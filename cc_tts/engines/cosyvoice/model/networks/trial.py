@@ -28,7 +28,9 @@ _CODES: Final = 32  # speech tokens, of both
 log = logs.get(__name__)
 
 
-def form_on(device: torch.device, dtype: torch.dtype, type_: PageType, lm: LmConfig, flow: FlowConfig) -> PageForm:
+def form_on(
+    device: torch.device, dtype: torch.dtype, type_: PageType, lm: LmConfig, flow: FlowConfig, *, fuses: bool
+) -> PageForm:
     """How pages of a type are read on a device: by kernels where they run and compute what PyTorch does, which is tried with
     networks as wide as these. Why not is logged.
     """
@@ -37,7 +39,7 @@ def form_on(device: torch.device, dtype: torch.dtype, type_: PageType, lm: LmCon
         return plain
     if not _agrees("attention", partial(attention_apart, device, dtype, type_)):
         return plain
-    fused = _agrees("fused products", partial(fused_apart, device, dtype, type_, lm, flow))
+    fused = fuses and _agrees("fused products", partial(fused_apart, device, dtype, type_, lm, flow))
     return PageForm(type_, in_place=True, fused=fused)
 
 

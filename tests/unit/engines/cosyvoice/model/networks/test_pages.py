@@ -131,7 +131,7 @@ def test_wiping_leaves_nothing_of_8_bits_either(type_: PageType) -> None:
 
 
 def form_on_a(device: str, dtype: "DType" = torch.bfloat16) -> PageForm:
-    return form_on(torch.device(device), dtype, "int8", LmConfig(), FlowConfig())
+    return form_on(torch.device(device), dtype, "int8", LmConfig(), FlowConfig(), fuses=True)
 
 
 def test_without_a_card_kernels_are_not_tried() -> None:

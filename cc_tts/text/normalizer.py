@@ -10,6 +10,7 @@ from cc_tts.text.en.numbers import with_and
 from cc_tts.text.language import detect_language, rule_set, writes_day_first
 from cc_tts.text.markup.markdown import MarkupStripper
 from cc_tts.text.other_numbers import say_signs
+from cc_tts.text.sentences import common_words
 from cc_tts.text.zh import speakable as zh
 
 
@@ -25,7 +26,8 @@ class Normalizer:
         self.load_english()
 
     def load_english(self) -> None:
-        """Compile the rules for English, and those for markup."""
+        """Load the words and compile the rules for English, and those for markup."""
+        common_words()
         MarkupStripper().strip("")
         for day_first in (False, True):
             en.speakable("Call 1-800-555-0199 on 11/20/2026.", day_first=day_first)

@@ -48,18 +48,36 @@ OPERATORS: Final[dict[Generation, dict[str, int]]] = {
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
 
-@pytest.mark.parametrize("generation", [2, 3])
-def test_operators_at_the_published_sizes(generation: Generation) -> None:
-    assert published_operators(generation) == OPERATORS[generation]
-
-
-def test_a_step_of_the_language_model_is_one_graph_that_copies_no_cache() -> None:
+def two_layers() -> "SpeechLm":
     config = LmConfig(
         hidden_size=32, intermediate_size=64, query_size=32, key_size=16, head_dim=8, num_layers=2, text_vocab_size=300,
         num_speech_codes=200,
     )  # fmt: skip
     lm = SpeechLm(config)
     join_linears(lm)
+    return lm
+
+
+def flow_of_few_blocks() -> "Flow":
+    estimator = {"channels": 16, "num_time": 32, "num_hidden": 32, "num_attention": 32, "head_dim": 8}
+    flow = Flow(
+        FlowConfig(
+            vocab_size=200,
+            encoder=EncoderConfig(width=32, num_heads=2, num_hidden=64, num_layers=1, num_up_layers=1),
+            estimator=EstimatorConfig(num_blocks=1, num_mid_blocks=1, **estimator),
+        )
+    )
+    join_linears(flow)
+    return flow
+
+
+@pytest.mark.parametrize("generation", [2, 3])
+def test_operators_at_the_published_sizes(generation: Generation) -> None:
+    assert published_operators(generation) == OPERATORS[generation]
+
+
+def test_a_step_of_the_language_model_is_one_graph_that_copies_no_cache() -> None:
+    lm = two_layers()
     counts = kernels_of(lm_step(lm, num_rows=2).compiled)
     assert sum(counts[name] for name in counts if name.endswith("mm")) == 2 * 4 + 1
     # Of a layer two norms, rotation, keys and values written, mask and gate; a copy would be one more. 20 are once.
@@ -67,15 +85,7 @@ def test_a_step_of_the_language_model_is_one_graph_that_copies_no_cache() -> Non
 
 
 def test_a_flow_call_is_two_graphs_that_copy_no_pages() -> None:
-    estimator = {"channels": 16, "num_time": 32, "num_hidden": 32, "num_attention": 32, "head_dim": 8}
-    flow = Flow(
-        FlowConfig(
-            vocab_size=200,
-            encoder=EncoderConfig(width=32, num_heads=2, num_hidden=64, num_layers=1, num_up_layers=1),
-            estimator=EstimatorConfig(num_blocks=1, num_mid_blocks=1, **estimator),
-        )
-    )
-    join_linears(flow)
+    flow = flow_of_few_blocks()
     begin, euler = parts_of_flow_call(flow)
     assert begin.total() < 75
     # 3 attention blocks of 5 generated kernels and 6 of libraries, 3 residual blocks of 6 and 3, and what is once.
@@ -83,27 +93,14 @@ def test_a_flow_call_is_two_graphs_that_copy_no_pages() -> None:
 
 
 def test_with_kernels_for_cards_a_block_is_five_launches() -> None:
-    config = LmConfig(
-        hidden_size=32, intermediate_size=64, query_size=32, key_size=16, head_dim=8, num_layers=2, text_vocab_size=300,
-        num_speech_codes=200,
-    )  # fmt: skip
-    lm = SpeechLm(config)
-    join_linears(lm)
+    lm = two_layers()
     lm.backbone.in_place = lm.backbone.fused = True
     counts = kernels_of(lm_step(lm, num_rows=2).compiled)
     ours = [counts[name] for name in counts if "cc_tts" in name]
     assert sum(ours) == 2 * 5
     assert counts[GENERATED] <= 32  # all but the layers: the head and the sampler
 
-    estimator = {"channels": 16, "num_time": 32, "num_hidden": 32, "num_attention": 32, "head_dim": 8}
-    flow = Flow(
-        FlowConfig(
-            vocab_size=200,
-            encoder=EncoderConfig(width=32, num_heads=2, num_hidden=64, num_layers=1, num_up_layers=1),
-            estimator=EstimatorConfig(num_blocks=1, num_mid_blocks=1, **estimator),
-        )
-    )
-    join_linears(flow)
+    flow = flow_of_few_blocks()
     flow.page_form = PageForm(in_place=True, fused=True)
     begin, euler = parts_of_flow_call(flow)
     assert sum(begin[name] for name in begin if "cc_tts" in name) == 2 * 6

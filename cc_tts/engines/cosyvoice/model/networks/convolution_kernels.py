@@ -182,20 +182,6 @@ def convolve(
 
 @convolve.register_fake
 def _no_convolution(
-    x: Tensor,
-    contexts: Tensor,
-    slots: Tensor,
-    num_kept: Tensor,
-    channel_at: int,
-    weight: Tensor,
-    bias: Tensor,
-    gain: Tensor | None,
-    offset: Tensor | None,
-    eps: float,
-    shift: Tensor | None,
-    shortcut: Tensor | None,
-    shortcut_weight: Tensor | None,
-    shortcut_bias: Tensor | None,
+    x: Tensor, _contexts: Tensor, _slots: Tensor, _num_kept: Tensor, _channel_at: int, weight: Tensor, *_others: object
 ) -> Tensor:
-    del contexts, slots, num_kept, channel_at, bias, gain, offset, eps, shift, shortcut, shortcut_weight, shortcut_bias
     return x.new_empty((*x.shape[:2], weight.shape[0]))

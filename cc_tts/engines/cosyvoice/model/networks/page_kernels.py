@@ -324,23 +324,7 @@ def attend(
 
 
 @attend.register_fake
-def _attend_to_nothing(
-    queries: Tensor,
-    kept: Tensor,
-    table: Tensor,
-    starts: Tensor,
-    num_keys: int,
-    chunk: int,
-    split_keys: int,
-    ends: Tensor | None = None,
-    left_out: Tensor | None = None,
-    sink: int = 0,
-    context: int = 0,
-    scales: Tensor | None = None,
-    distances: Tensor | None = None,
-    lowest: int = 0,
-) -> Tensor:
-    del kept, table, starts, num_keys, chunk, split_keys, ends, left_out, sink, context, scales, distances, lowest
+def _attend_to_nothing(queries: Tensor, *_others: object) -> Tensor:
     num_rows, num_heads, num_new, head_dim = queries.shape
     return queries.new_empty((num_rows, num_new, num_heads * head_dim))
 
@@ -377,20 +361,13 @@ def attend_in_parts(
 def _attend_in_no_parts(
     queries: Tensor,
     kept: Tensor,
-    table: Tensor,
-    starts: Tensor,
+    _table: Tensor,
+    _starts: Tensor,
     num_keys: int,
-    chunk: int,
+    _chunk: int,
     split_keys: int,
-    ends: Tensor | None = None,
-    left_out: Tensor | None = None,
-    sink: int = 0,
-    context: int = 0,
-    scales: Tensor | None = None,
-    distances: Tensor | None = None,
-    lowest: int = 0,
+    *_others: object,
 ) -> tuple[Tensor, Tensor]:
-    del table, starts, chunk, ends, left_out, sink, context, scales, distances, lowest
     return _no_parts(queries, kept, num_keys, split_keys)
 
 

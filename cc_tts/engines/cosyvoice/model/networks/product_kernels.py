@@ -336,16 +336,14 @@ def product(
 def _no_product(
     x: Tensor,
     weight: Tensor,
-    bias: Tensor | None,
-    norm: str,
-    gain: Tensor | None,
-    offset: Tensor | None,
-    eps: float,
+    _bias: Tensor | None,
+    _norm: str,
+    _gain: Tensor | None,
+    _offset: Tensor | None,
+    _eps: float,
     activation: str,
-    gate: Tensor | None,
-    residual: Tensor | None,
+    *_others: object,
 ) -> Tensor:
-    del bias, norm, gain, offset, eps, gate, residual
     return x.new_empty((*x.shape[:2], weight.shape[0] // (2 if activation == "gated" else 1)))
 
 
@@ -369,9 +367,8 @@ def product_of_parts(
 
 @product_of_parts.register_fake
 def _no_product_of_parts(
-    parts: Tensor, sums: Tensor, weight: Tensor, bias: Tensor | None, gate: Tensor | None, residual: Tensor
+    _parts: Tensor, _sums: Tensor, _weight: Tensor, _bias: Tensor | None, _gate: Tensor | None, residual: Tensor
 ) -> Tensor:
-    del parts, sums, weight, bias, gate
     return torch.empty_like(residual)
 
 
@@ -490,20 +487,12 @@ def project(
 def _no_projection(
     x: Tensor,
     weight: Tensor,
-    bias: Tensor | None,
-    norm: str,
-    gain: Tensor,
-    offset: Tensor | None,
-    eps: float,
+    _bias: Tensor | None,
+    _norm: str,
+    _gain: Tensor,
+    _offset: Tensor | None,
+    _eps: float,
     kept: Tensor,
-    scales: Tensor | None,
-    most: float,
-    least_scale: float,
-    written: Tensor,
-    num_turned: int,
-    cos: Tensor | None,
-    sin: Tensor | None,
-    is_interleaved: bool,
+    *_others: object,
 ) -> Tensor:
-    del bias, norm, gain, offset, eps, scales, most, least_scale, written, num_turned, cos, sin, is_interleaved
     return x.new_empty((*x.shape[:2], weight.shape[0] - 2 * kept.shape[3] * kept.shape[4]))

@@ -10,7 +10,6 @@ from cc_tts.calls import traces
 from cc_tts.calls.call import Call
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import Config
 from cc_tts.errors import CallNotFound
 from cc_tts.tenants.quotas import Reservation
 from cc_tts.tenants.shares import SharedRoom
@@ -23,7 +22,6 @@ class CallTable:
 
     def __init__(self, services: CallServices) -> None:
         self._services = services
-        self.config = services.config
         self.draining = False
         self.live: dict[str, Call] = {}
         self.ended: OrderedDict[str, Call] = OrderedDict()
@@ -32,10 +30,6 @@ class CallTable:
         self._reservations: dict[str, Reservation] = {}
         """The reservations of live calls in the quotas of their tenants, by call."""
         self._empty = asyncio.Event()
-
-    def reload(self, config: Config) -> None:
-        """Keep ended calls as this says from now on."""
-        self.config = config
 
     def find(self, call_id: str) -> Call:
         """Return the call of this id.
@@ -104,13 +98,14 @@ class CallTable:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        horizon_s = self._services.clock.wall_s() - self.config.calls.ended_retention_s
+        config = self._services.config.calls
+        horizon_s = self._services.clock.wall_s() - config.ended_retention_s
         while self.ended:
             oldest = next(iter(self.ended.values()))
             if oldest.ended_at_s is None or oldest.ended_at_s >= horizon_s:
                 break
             self._forget(oldest.id)
-        while len(self._room) > self.config.calls.max_ended_calls and (call_id := self._room.next_out()) is not None:
+        while len(self._room) > config.max_ended_calls and (call_id := self._room.next_out()) is not None:
             self._forget(call_id)
 
     def _forget(self, call_id: str) -> None:

@@ -19,12 +19,11 @@ from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.calls.transfers.transfers import Transfers
-from cc_tts.config.schema import Config, MediaDialect
+from cc_tts.config.schema import MediaDialect
 from cc_tts.errors import CcTtsError, ClientError, Draining
 from cc_tts.speech.prompt import Prompt, PromptDefaults
 from cc_tts.tracing.context import TraceContext
 from cc_tts.ua import messages
-from cc_tts.ua.guard.limits import PeerList
 
 log = logs.get(__name__)
 
@@ -55,12 +54,6 @@ class IncomingCalls:
         self._connect_media = connect_media
         self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
         """Calls that :meth:`present_adopted` is to tell of."""
-        self.reload(services.config)
-
-    def reload(self, config: Config) -> None:
-        """Route calls by this from now on; calls that are up stay as they are."""
-        self._config = config
-        self._trusted_peers = PeerList(config.sip.trusted_peers)
 
     def take(self, message: messages.IncomingCall) -> None:
         call = self._new_call(message)
@@ -114,11 +107,11 @@ class IncomingCalls:
                 self._connect_media(call, *call.media_route, on_failed=unreachable)
 
     def _trusts(self, message: messages.IncomingCall) -> bool:
-        return message.is_trusted or message.source in self._trusted_peers
+        return message.is_trusted or message.source in self._services.trusted_peers
 
     def _new_call(self, message: messages.IncomingCall) -> Call:
         trusted = self._trusts(message)
-        route, tenant = routing.route_of(message.request_uri, self._config, message.trunk)
+        route, tenant = routing.route_of(message.request_uri, self._services.config, message.trunk)
         return Call(
             services=self._services,
             id=message.call_id,
@@ -138,17 +131,17 @@ class IncomingCalls:
 
     def _present(self, call: Call, message: messages.IncomingCall) -> None:
         """Tell of a call that has come in, and do what its route says."""
-        trusted = self._trusts(message)
+        trusted, config = self._trusts(message), self._services.config
         traces.note_begin(call)
         call.publish(types.CallIncoming(source=message.source, **call.parties))
         try:
             if self._table.draining:  # it came in before the UA process knew of the drain
-                raise Draining(retry_after_s=self._config.sip.retry_after_s)
+                raise Draining(retry_after_s=config.sip.retry_after_s)
             decision = routing.decide(
                 request_uri=message.request_uri,
                 trusted=trusted,
                 headers=message.headers,
-                config=self._config,
+                config=config,
                 trunk=message.trunk,
             )
             names = ("voice", "language", "instructions", "barge_in_speech")
@@ -157,7 +150,7 @@ class IncomingCalls:
             call.disclosure = decision.disclosure
             self._table.reserve(call.id, call.tenant)
             if decision.refer != "refuse":
-                self._services.ua.send(messages.AllowRefers(call_id=call.id, targets=self._config.transfer.allowed))
+                self._services.ua.send(messages.AllowRefers(call_id=call.id, targets=config.transfer.allowed))
             if decision.voice is not None:
                 self._services.source.check_defaults(call.defaults)
             if decision.gather is not None:
@@ -198,7 +191,7 @@ class IncomingCalls:
             call.timer.set(decision.ring_ms / 1000, call.accept)
             call.player.prepare()  # not below: a call that perhaps nobody answers occupies no engine
         else:
-            timeout_s = self._config.calls.manual_answer_timeout_s
+            timeout_s = self._services.config.calls.manual_answer_timeout_s
             call.timer.set(timeout_s, partial(_nobody_answered, call, decision.unanswered))
 
 

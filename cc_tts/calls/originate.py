@@ -14,7 +14,7 @@ from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.dialplan.trunks import Attempt
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import CallWebhook, Config
+from cc_tts.config.schema import CallWebhook
 from cc_tts.errors import (
     CapacityExceeded,
     ClientError,
@@ -29,7 +29,6 @@ from cc_tts.errors import (
 from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, text_of
 from cc_tts.tracing import span as tracing
 from cc_tts.ua import messages
-from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.vad.answering.settings import Amd
@@ -72,11 +71,6 @@ class OutgoingCalls:
         self._services = services
         self._ua = services.ua
         self._table = table
-        self.reload(services.config)
-
-    def reload(self, config: Config) -> None:
-        self._config = config
-        self._trusted_peers = PeerList(config.sip.trusted_peers)
 
     def place(self, request: OriginateRequest) -> Call:
         """Place a call; see :meth:`cc_tts.calls.registry.CallRegistry.originate`."""
@@ -104,7 +98,7 @@ class OutgoingCalls:
         self._table.add(call)
         if request.bridge is not None and request.bridge.waits:
             call.bridge.kept = request.bridge
-        timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
+        timeout_s = request.timeout_s or self._services.config.calls.originate_timeout_s
         call.no_answer_at_s = self._services.clock.wall_s() + timeout_s
         call.publish(types.CallOutgoing(**call.parties, referral=types.referral_of(request.referral)))
         call.timer.set(timeout_s, partial(call.end, "no_answer"))
@@ -164,7 +158,7 @@ class OutgoingCalls:
         )
 
     def _check_capacity(self) -> None:
-        retry_after_s = self._config.sip.retry_after_s
+        retry_after_s = self._services.config.sip.retry_after_s
         if self._table.draining:
             raise Draining(retry_after_s=retry_after_s)
         if not self._ua.is_ready:
@@ -173,11 +167,11 @@ class OutgoingCalls:
             raise CapacityExceeded(f"{self._ua.max_calls} calls are up", retry_after_s=retry_after_s)
 
     def _check_target(self, request: OriginateRequest) -> None:
-        sip = self._config.sip
-        pointer, fault = "/to", sip_uri.fault_of_target(request.to, sip.transports)
+        config = self._services.config
+        pointer, fault = "/to", sip_uri.fault_of_target(request.to, config.sip.transports)
         if not fault and request.asserted_identity and not request.trunk:  # the operator trusts a trunk
-            registrar = self._config.registration.registrar
-            if not sip_uri.is_trusted_target(request.to, peers=self._trusted_peers, registrar=registrar):
+            peers, registrar = self._services.trusted_peers, config.registration.registrar
+            if not sip_uri.is_trusted_target(request.to, peers=peers, registrar=registrar):
                 pointer = "/asserted_identity"
                 fault = "is for calls to an address in sip.trusted_peers or to the registrar"
         if fault:
@@ -213,7 +207,7 @@ class OutgoingCalls:
             raise Unprocessable.about(FieldError("/disclosure", error.detail)) from None
 
     def _disclosure_of(self, request: OriginateRequest) -> Disclosure | None:
-        return request.disclosure or Disclosure.of(self._config.calls.disclosure)
+        return request.disclosure or Disclosure.of(self._services.config.calls.disclosure)
 
 
 def _named(display_name: str | None, caller: str) -> str:

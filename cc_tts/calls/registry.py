@@ -45,7 +45,7 @@ class CallRegistry:
         self.events = services.events
         self.recordings = services.recordings
         self._table = CallTable(services)
-        self.transfers = Transfers(services.config)
+        self.transfers = Transfers(services)
         self.relays = Relays(services)
         self._incoming = IncomingCalls(
             services, self._table, transfers=self.transfers, relays=self.relays, connect_media=connect_media
@@ -53,8 +53,7 @@ class CallRegistry:
         self._outgoing = OutgoingCalls(services, self._table)
         self.referrals = Referrals(services, self._table, self.transfers, self._outgoing)
         self.bridges = Bridges(services.ua, self._table)
-        self.warm_transfers = WarmTransfers(services.config, self.transfers, self._outgoing, self.bridges)
-        self.reload(services.config)
+        self.warm_transfers = WarmTransfers(services, self.transfers, self._outgoing, self.bridges)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
         self._was_degraded = False
@@ -62,14 +61,7 @@ class CallRegistry:
 
     def reload(self, config: Config) -> None:
         """Take, place and keep calls by this from now on; calls that are up stay as they are."""
-        self._config = config
-        self._services.tenants.reload(config.tenants)
-        self._table.reload(config)
-        self._incoming.reload(config)
-        self._outgoing.reload(config)
-        self.transfers.reload(config)
-        self.referrals.reload(config)
-        self.warm_transfers.reload(config)
+        self._services.reload(config)
 
     @property
     def draining(self) -> bool:
@@ -90,7 +82,7 @@ class CallRegistry:
             return f"the speech engine: {engine_reason}"
         if self._ua.is_full:
             return f"all {self._ua.max_calls} lines are busy"
-        if self._config.registration.registrar and self._ua.registered is False:
+        if self._services.config.registration.registrar and self._ua.registered is False:
             return "not registered with the PBX"
         return self._services.trunks.not_ready_because
 
@@ -216,7 +208,7 @@ class CallRegistry:
         left = list(self._table.live.values())
         for call in left:
             if call.waits_for_answer:
-                call.end("draining", sip_code=503, retry_after_s=self._config.sip.retry_after_s)
+                call.end("draining", sip_code=503, retry_after_s=self._services.config.sip.retry_after_s)
             else:
                 call.end("draining")
         await self._table.until_empty(HANGUP_TIMEOUT_S)

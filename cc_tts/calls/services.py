@@ -22,12 +22,13 @@ from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import Reservation, TenantQuotas
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.ua.client import UaClient
+from cc_tts.ua.guard.limits import PeerList
 from cc_tts.vad.client import VadProcess
 
 
 @dataclass(slots=True, kw_only=True)
 class CallServices:
-    """``config`` is that of the start: what a reload can change concerns only the registry."""
+    """``config`` is that of now: a reload replaces it, and changes only what the next call or command looks at."""
 
     config: Config
     ua: UaClient
@@ -45,8 +46,10 @@ class CallServices:
     staged: StagedPrompts = field(init=False)
     recordings: Recordings = field(init=False)
     trunks: Trunks = field(init=False)
+    trusted_peers: PeerList = field(init=False)
 
     def __post_init__(self) -> None:
+        self.reload(self.config)
         playout = self.config.playout
         self.threshold = StartThreshold(
             floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms
@@ -67,6 +70,12 @@ class CallServices:
             producer=self.config.tts.producer,
             on_fetch=lambda outcome: self.metrics.prompt_fetches.labels(result=outcome).inc(),
         )
+
+    def reload(self, config: Config) -> None:
+        """Take, place and keep calls by this from now on; calls that are up stay as they are."""
+        self.config = config
+        self.tenants.reload(config.tenants)
+        self.trusted_peers = PeerList(config.sip.trusted_peers)
 
     def _on_staged(self, prompt: StagedPrompt) -> None:
         state: Literal["ready", "failed"] = "failed" if prompt.error else "ready"

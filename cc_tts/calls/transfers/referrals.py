@@ -23,7 +23,6 @@ from cc_tts.calls.events import types
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.transfers import Transfers
-from cc_tts.config.schema import Config
 from cc_tts.errors import CcTtsError, ReferNotFound
 from cc_tts.ua import messages
 
@@ -62,18 +61,15 @@ class Referrals:
         """Referrals by the calls that they asked for, until these are answered or over."""
         self._untold: dict[str, Callable[[], None]] = {}
         """Outcomes by the call that each REFER came on, which is to be adopted yet, or ended long ago."""
-        self.reload(services.config)
-
-    def reload(self, config: Config) -> None:
-        self._config = config
 
     def take(self, call: Call, asked: messages.ReferRequested) -> None:
         """Take in a REFER, which the user agent has accepted; the far side waits for its outcome."""
         referral = Referral(asked.refer_id, call.id, CallTimer(call.id), asked)
         self._waiting[referral.id] = referral
-        route = self._config.routes.get(call.route)
+        config = self._services.config
+        route = config.routes.get(call.route)
         policy = "refuse" if route is None else route.refer
-        timeout_s = self._config.transfer.refer_timeout_s
+        timeout_s = config.transfer.refer_timeout_s
         call.publish(
             types.CallReferRequested(
                 refer_id=referral.id,
@@ -94,9 +90,8 @@ class Referrals:
     def _allow(self, call: Call, referral: Referral) -> None:
         """Place the call as the route says; whoever answers hears its greeting."""
         try:
-            self._place(
-                call, referral, OriginateRequest(to="", prompt=routing.greeting_of(self._config.routes[call.route]))
-            )
+            greeting = routing.greeting_of(self._services.config.routes[call.route])
+            self._place(call, referral, OriginateRequest(to="", prompt=greeting))
         except CcTtsError as error:
             self._refuse_for(referral, error)
 

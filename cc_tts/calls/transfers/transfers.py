@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.transfer import Transfer, TransferRequest
-from cc_tts.config.schema import Config
 from cc_tts.config.sip_uri import AllowedTargets
 from cc_tts.errors import TransferNotAllowed, WrongState
 from cc_tts.ua.refer import message as refer
@@ -15,12 +15,8 @@ from cc_tts.ua.refer import message as refer
 class Transfers:
     """Begins the transfers of calls."""
 
-    def __init__(self, config: Config) -> None:
-        self.reload(config)
-
-    def reload(self, config: Config) -> None:
-        """Allow these targets from now on; transfers that run stay as they are."""
-        self._allowed = AllowedTargets(config.transfer.allowed)
+    def __init__(self, services: CallServices) -> None:
+        self._services = services
 
     def check_target(self, to: str) -> None:
         """Refuse a target that nobody may be transferred to.
@@ -28,7 +24,7 @@ class Transfers:
         Raises:
             TransferNotAllowed: the configuration does not name it.
         """
-        if to not in self._allowed:
+        if to not in AllowedTargets(self._services.config.transfer.allowed):
             raise TransferNotAllowed(
                 "transfer.allowed names no pattern that takes this target; without patterns nobody is transferred"
             )

@@ -24,11 +24,11 @@ from cc_tts.calls.events import types
 from cc_tts.calls.follower import Follower
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, ToldTransfer
 from cc_tts.calls.transfers.transfers import Transfers
-from cc_tts.config.schema import Config
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import FOREVER, STAGED_PREFIX, Prompt, StagedContent, ToneContent
 from cc_tts.ua import messages
@@ -256,15 +256,12 @@ class WarmTransfer(ToldTransfer):
 class WarmTransfers:
     """Begins warm transfers, and tells them what becomes of the calls to agents."""
 
-    def __init__(self, config: Config, transfers: Transfers, outgoing: OutgoingCalls, bridges: Bridges) -> None:
+    def __init__(self, services: CallServices, transfers: Transfers, outgoing: OutgoingCalls, bridges: Bridges) -> None:
+        self._services = services
         self._transfers = transfers
         self._outgoing = outgoing
         self._bridges = bridges
         self._by_agent: dict[str, WarmTransfer] = {}
-        self.reload(config)
-
-    def reload(self, config: Config) -> None:
-        self._music = config.transfer.music
 
     def begin(self, call: Call, request: WarmRequest) -> WarmTransfer:
         """Transfer a call when an agent has accepted it.
@@ -292,13 +289,14 @@ class WarmTransfers:
         return transfer
 
     def _default_music(self) -> Prompt:
-        prompt_id = self._music.removeprefix(STAGED_PREFIX)
-        if not self._music:
+        music = self._services.config.transfer.music
+        prompt_id = music.removeprefix(STAGED_PREFIX)
+        if not music:
             content: StagedContent | ToneContent = COMFORT_TONE
-        elif prompt_id != self._music:
+        elif prompt_id != music:
             content = StagedContent(prompt_id)
         else:
-            content = ToneContent(self._music, 60_000)
+            content = ToneContent(music, 60_000)
         return Prompt(content=content)
 
     def _over(self, agent_call_id: str) -> None:

@@ -44,9 +44,7 @@ def exchange_of(tenants: dict[str, TenantConfig], *, waits: bool = False, max_ca
     routes = {user: dataclasses.replace(route, tenant="acme") for user, route in ROUTES.items() if user != "german"}
     config = dataclasses.replace(exchange.config, tenants=tenants, routes=ROUTES | routes)
     if waits:
-        exchange.services.config = dataclasses.replace(
-            exchange.config, tts=dataclasses.replace(exchange.config.tts, overload_wait_ms=0.0)
-        )
+        config = dataclasses.replace(config, tts=dataclasses.replace(config.tts, overload_wait_ms=0.0))
     exchange.registry.reload(config)
     return exchange
 

@@ -6,9 +6,9 @@ Everything runs on one event loop, the channel to the server too.
 
 import asyncio
 import os
+import socket
 import ssl
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -19,21 +19,12 @@ from cc_tts.config.tls import ca_file
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.messages import TO_MRCP, Accept, MrcpSettings, Renew
-from cc_tts.mrcp.mrcp_calls import CHECK_S, ControlPorts, MrcpCalls
+from cc_tts.mrcp.mrcp_calls import CHECK_S, ControlPorts, MrcpCalls, Tell
 from cc_tts.mrcp.sip.flows import Flow, SipListener
 from cc_tts.mrcp.sip.server import SipServer
 from cc_tts.processes import child
-from cc_tts.processes.channel import (
-    PROTOCOL_VERSION,
-    ChildChannel,
-    Hello,
-    Message,
-    Ping,
-    Pong,
-    Ready,
-    Shutdown,
-    StartFailed,
-)
+from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, Shutdown, StartFailed
+from cc_tts.processes.supervisor import LoopChannel
 from cc_tts.ua.guard.limits import PeerList
 
 BYE_TIMEOUT_S: Final = 1.0
@@ -41,75 +32,17 @@ BYE_TIMEOUT_S: Final = 1.0
 
 log = logs.get("cc_tts.mrcp")
 
-Take = Callable[[Message, bytes], None]
-
-
-class ServerLink:
-    """The channel to the server, on the event loop."""
-
-    def __init__(self, channel: ChildChannel) -> None:
-        self._channel = channel
-        self._is_writing = False
-        self.over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """The exit status, once the server is gone or has asked for the end."""
-
-    def start(self, on_message: Take) -> None:
-        asyncio.get_running_loop().add_reader(self._channel.fileno(), self._read, on_message)
-
-    def _read(self, on_message: Take) -> None:
-        try:
-            for message, payload in self._channel.poll():
-                match message:
-                    case Ping(serial=serial):
-                        self.send(Pong(serial=serial))
-                    case Shutdown():
-                        self._end(0)
-                    case _:
-                        on_message(message, payload)
-        except ProcessFailed as error:
-            log.info("server_gone", detail=error.detail, consequence="sessions end")
-            self._end(child.EXIT_SERVER_GONE)
-
-    def send(self, message: Message, payload: bytes = b"") -> None:
-        if self.over.done() and self.over.result():
-            return
-        try:
-            self._channel.put(message, payload)
-            self._flush()
-        except ProcessFailed:
-            self._end(child.EXIT_SERVER_GONE)
-
-    def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            self._channel.flush()
-        except ProcessFailed:
-            self._end(child.EXIT_SERVER_GONE)
-            return
-        if self._channel.has_backlog != self._is_writing:
-            self._is_writing = self._channel.has_backlog
-            if self._is_writing:
-                loop.add_writer(self._channel.fileno(), self._flush)
-            else:
-                loop.remove_writer(self._channel.fileno())
-
-    def _end(self, status: int) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._channel.fileno())
-        if not self.over.done():
-            self.over.set_result(status)
-
 
 class MrcpServer:
-    """All parts of the process."""
+    """All parts of the process. ``tell`` sends a message to the server."""
 
-    def __init__(self, settings: MrcpSettings, link: ServerLink) -> None:
+    def __init__(self, settings: MrcpSettings, tell: Tell) -> None:
         self._settings = settings
         self._peers = PeerList(settings.mrcp.allowed_peers)
         self._ports: dict[str, int] = {}
         self._tls: ssl.SSLContext | None = None
         self.control = Control(self._may_connect, idle_timeout_s=settings.mrcp.idle_timeout_s)
-        self.calls = MrcpCalls(settings, self.control, MonotonicClock(), link.send)
+        self.calls = MrcpCalls(settings, self.control, MonotonicClock(), tell)
         self.sip = SipServer(
             settings.sip, begin=self.calls.begin, capabilities=self.calls.capabilities, contact=self._contact
         )
@@ -198,30 +131,49 @@ def load_tls(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 def main() -> int:
     """Run until a shutdown is asked for or the server is gone; returns the exit status."""
-    channel, settings = child.begin(MrcpSettings, TO_MRCP)
+    sock, settings = child.connect(MrcpSettings)
     logs.configure(level=settings.log.level, json=settings.log.json, process="mrcp")
-    try:
-        return asyncio.run(_serve(channel, settings))
-    finally:
-        channel.close()
+    return asyncio.run(_serve(sock, settings))
 
 
-async def _serve(channel: ChildChannel, settings: MrcpSettings) -> int:
-    link = ServerLink(channel)
-    server = MrcpServer(settings, link)
+async def _serve(sock: socket.socket, settings: MrcpSettings) -> int:
+    over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def end(status: int) -> None:
+        if not over.done():
+            over.set_result(status)
+
+    def take(message: Message, payload: bytes) -> None:
+        match message:
+            case Ping(serial=serial):
+                tell(Pong(serial=serial))
+            case Shutdown():
+                end(0)
+            case _:
+                server.take(message, payload)
+
+    def gone(reason: str) -> None:
+        log.info("server_gone", detail=reason, consequence="sessions end")
+        end(child.EXIT_SERVER_GONE)
+
+    def tell(message: Message, payload: bytes = b"") -> None:
+        with suppress(ProcessFailed):
+            channel.send(message, payload)
+
+    server, channel = MrcpServer(settings, tell), LoopChannel(TO_MRCP, on_record=take, on_closed=gone)
+    await channel.open(sock)
     try:
         ports = await server.start()
     except (CcTtsError, OSError) as error:
         detail = error.detail if isinstance(error, CcTtsError) else str(error)
         log.error("cannot_start", detail=detail)
-        link.send(StartFailed(detail[: child.MAX_REASON_CHARS]))
+        tell(StartFailed(detail[: child.MAX_REASON_CHARS]))
         return child.EXIT_NO_START
-    link.send(Hello(protocol=PROTOCOL_VERSION, process="mrcp", pid=os.getpid(), build=ports))
-    link.send(Ready())
-    link.start(server.take)
+    tell(Hello(protocol=PROTOCOL_VERSION, process="mrcp", pid=os.getpid(), build=ports))
+    tell(Ready())
     watching = asyncio.create_task(server.watch(), name="watch")
     try:
-        return await link.over
+        return await over
     finally:
         watching.cancel()
         with suppress(asyncio.CancelledError):

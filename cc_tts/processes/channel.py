@@ -34,7 +34,7 @@ READ_BYTES: Final = 1 << 16
 """Bytes are read up to this many at a time (unmeasured)."""
 HEADER: Final = struct.Struct("<II")
 """The lengths of a record's message and payload."""
-CLOSED_BY_CHILD: Final = "closed by the child"
+CLOSED: Final = "closed by the other side"
 """The reason given when the other end was closed without a message."""
 
 _JOIN_BYTES: Final = 1 << 16

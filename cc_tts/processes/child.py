@@ -155,7 +155,13 @@ def run(
 
 
 def begin(settings_type: type[S], messages: Sequence[type[Message]]) -> tuple[ChildChannel, S]:
-    """Return the channel that ``--channel-fd`` names, on which ``messages`` come in, and the settings from standard input.
+    """Return the channel to the server, on which ``messages`` come in, and the settings; see :func:`connect`."""
+    sock, settings = connect(settings_type)
+    return ChildChannel(sock, messages), settings
+
+
+def connect(settings_type: type[S]) -> tuple[socket.socket, S]:
+    """Return the socket that ``--channel-fd`` names, and the settings from standard input.
 
     SIGINT is ignored: the server ends its children.
     """
@@ -164,7 +170,7 @@ def begin(settings_type: type[S], messages: Sequence[type[Message]]) -> tuple[Ch
     parser.add_argument("--channel-fd", type=int, required=True)
     descriptor = parser.parse_args().channel_fd
     settings = msgspec.json.decode(sys.stdin.buffer.read(), type=settings_type)
-    return ChildChannel(socket.socket(fileno=descriptor), messages), settings
+    return socket.socket(fileno=descriptor), settings
 
 
 def read(channel: ChildChannel, on_record: Callable[[Message, bytes], None]) -> None:

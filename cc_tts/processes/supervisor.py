@@ -23,7 +23,7 @@ from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes.adoption import STATUS_UNKNOWN, AdoptedChild
 from cc_tts.processes.channel import (
-    CLOSED_BY_CHILD,
+    CLOSED,
     COMMON_MESSAGES,
     MAX_BACKLOG_BYTES,
     Decoder,
@@ -47,6 +47,8 @@ HUNG_TIMEOUT_S: Final = 0.2
 HEARTBEAT_TIMEOUT_S: Final = 10.0  # unmeasured
 RESPONSE_TIMEOUT_S: Final = 0.75
 """A child that has left a ping unanswered for so long is not responsive, which ``/readyz`` says of the UA (unmeasured)."""
+
+STOPPED_READING: Final = "the other side has stopped reading"
 
 log = logs.get(__name__)
 
@@ -74,8 +76,8 @@ def python_child(
     return ChildSpec(name=name, argv=argv, messages=messages, stdin=stdin, **timeouts_s)
 
 
-class ServerChannel(asyncio.Protocol):
-    """The server's end of a channel. Runs on: the event loop."""
+class LoopChannel(asyncio.Protocol):
+    """The end of a channel that is on an event loop: the server's, and that of a child which has one."""
 
     def __init__(
         self,
@@ -112,15 +114,17 @@ class ServerChannel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_closed = exc is None or isinstance(exc, ConnectionError)  # reset: it had not read everything
-        self._fail(CLOSED_BY_CHILD if was_closed else str(exc))
+        self._fail(CLOSED if was_closed else str(exc))
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Send one record; never blocks. Raises ``ProcessFailed`` if the channel is closed, or the child does not read."""
+        """Send one record; never blocks. Raises ``ProcessFailed`` if the channel is closed, or the other side does
+        not read.
+        """
         if self._transport is None or self._closed:
-            raise ProcessFailed("the channel to the child is closed")
+            raise ProcessFailed("the channel is closed")
         if self._transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
-            self._fail("the child has stopped reading")
-            raise ProcessFailed("the child has stopped reading")
+            self._fail(STOPPED_READING)
+            raise ProcessFailed(STOPPED_READING)
         self._transport.write(encode(message, payload))
 
     def close(self) -> None:
@@ -170,7 +174,7 @@ class Supervisor(Peer):
         )
         self._spec = spec
         self._tell_ready = on_ready
-        self._channel: ServerChannel | None = None
+        self._channel: LoopChannel | None = None
         self._process: _Process | None = None
         self._adopted: AdoptedChild | None = None
         self.num_restarts = 0
@@ -235,7 +239,7 @@ class Supervisor(Peer):
         log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(delay_s, 2))
 
     async def _open(self, sock: socket.socket) -> None:
-        self._channel = ServerChannel(self._spec.messages, on_record=self._record, on_closed=self.restart)
+        self._channel = LoopChannel(self._spec.messages, on_record=self._record, on_closed=self.restart)
         await self._channel.open(sock)
 
     async def _spawn(self) -> None:
@@ -306,7 +310,7 @@ class Supervisor(Peer):
         self.hello = None
         if process is None:
             return reason
-        timeout_s = EXIT_TIMEOUT_S if reason == CLOSED_BY_CHILD else HUNG_TIMEOUT_S
+        timeout_s = EXIT_TIMEOUT_S if reason == CLOSED else HUNG_TIMEOUT_S
         try:
             exited = exit_reason(await asyncio.wait_for(process.wait(), timeout_s))
         except TimeoutError:
@@ -314,7 +318,7 @@ class Supervisor(Peer):
                 process.kill()
             await process.wait()
             return reason
-        return exited if reason in (CLOSED_BY_CHILD, exited) else f"{reason}; {exited}"
+        return exited if reason in (CLOSED, exited) else f"{reason}; {exited}"
 
 
 def exit_reason(code: int) -> str:

@@ -11,7 +11,7 @@ from cc_tts.errors import ProcessFailed
 from cc_tts.processes import channel as channel_module
 from cc_tts.processes import supervisor as supervisor_module
 from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Record
-from cc_tts.processes.supervisor import ServerChannel
+from cc_tts.processes.supervisor import LoopChannel
 from tests.fakes.running_api import eventually
 
 pytestmark = pytest.mark.integration
@@ -25,10 +25,10 @@ class Ends:
         self.child = ChildChannel(theirs, ())
         self.records: list[Record] = []
         self.closed: list[str] = []
-        self.server: ServerChannel | None = None
+        self.server: LoopChannel | None = None
 
-    async def open(self) -> ServerChannel:
-        self.server = ServerChannel(
+    async def open(self) -> LoopChannel:
+        self.server = LoopChannel(
             (),
             on_record=lambda message, payload: self.records.append((message, payload)),
             on_closed=self.closed.append,
@@ -37,7 +37,7 @@ class Ends:
         return self.server
 
 
-def send_much(end: ChildChannel | ServerChannel) -> None:
+def send_much(end: ChildChannel | LoopChannel) -> None:
     for serial in range(100):
         end.send(Ping(serial=serial), bytes(100_000))
 
@@ -111,7 +111,7 @@ async def test_a_child_that_does_not_read_is_given_up(ends: Ends, monkeypatch: p
     server = await ends.open()
     with pytest.raises(ProcessFailed, match="stopped reading"):
         send_much(server)
-    assert ends.closed == ["the child has stopped reading"]
+    assert ends.closed == ["the other side has stopped reading"]
     with pytest.raises(ProcessFailed, match="closed"):
         server.send(Ping(serial=0))
 
@@ -122,7 +122,7 @@ async def test_the_end_of_the_child_is_told_once(ends: Ends) -> None:
     ends.child.close()
     await eventually(lambda: ends.closed)
     assert ends.records == [(Pong(serial=1), b"")]
-    assert ends.closed == ["closed by the child"]
+    assert ends.closed == ["closed by the other side"]
     server.close()
     server.close()
     await asyncio.sleep(0)

@@ -183,7 +183,7 @@ async def test_back_off_grows_and_is_bounded(nursery: Nursery, monkeypatch: pyte
         ('sock.sendall(b"garbage" * 10); time.sleep(60)', "broken"),
         ("channel.send(Pong(serial=1)); channel.send(Ready()); time.sleep(60)", "before it was ready"),
         ('channel.send(StartFailed(detail="the port is taken")); sys.exit(4)', "the port is taken"),
-        ("sock.close(); time.sleep(60)", "closed by the child"),
+        ("sock.close(); time.sleep(60)", "closed by the other side"),
     ],
 )
 async def test_it_cannot_start(nursery: Nursery, script: str, reason: str) -> None:
@@ -256,7 +256,7 @@ async def test_it_stops_reading(nursery: Nursery, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ProcessFailed, match="stopped reading"):
         send_much(watched.supervisor)
     await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
-    assert watched.down == ["the child has stopped reading"]
+    assert watched.down == ["the other side has stopped reading"]
 
 
 async def test_garbage_in_the_middle_ends_it_once(nursery: Nursery) -> None:

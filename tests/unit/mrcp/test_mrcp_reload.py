@@ -29,8 +29,7 @@ async def running(tls: TlsConfig, *transports: Any) -> AsyncIterator[tuple[MrcpS
         enabled=True, transports=transports, sip_port=0, sip_tls_port=0, control_port=0, control_tls_port=0
     )
     settings = MrcpSettings(log=LogConfig(), sip=SipConfig(), tls=tls, mrcp=config)
-    link = type("Link", (), {"send": lambda *_message: None})()
-    server = MrcpServer(settings, cast("Any", link))
+    server = MrcpServer(settings, lambda *_message: None)
     try:
         yield server, await server.start()
     finally:

@@ -97,7 +97,6 @@ gpu-check: $(DEVSTAMP) $(NEURALSTAMP) ## is the neural engine right on this card
 
 bench: $(UASTAMP) ## speed, measured on the wire; results to bench/results/
 	$(BIN)/python -m bench.first_audio
-	$(BIN)/python -m bench.first_audio --in-a-row 500
 
 bench-engine: $(NEURALSTAMP) ## the neural engine's speed and quality gates, small weights on the CPU; results to bench/results/
 	$(BIN)/python -m bench.engine.ladder --name engine_ladder

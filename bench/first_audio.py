@@ -1,11 +1,9 @@
 """How soon the wire carries speech, how even the packets are, how fast a prompt is cut: measured at the caller's socket.
 
     python -m bench.first_audio [--prompts 200] [--cuts 60] [--quick]
-    python -m bench.first_audio --in-a-row 500
 
 The caller is ``cc-tts call``'s softphone in a process of its own; times are its kernel's receive timestamps. Each part runs
-once with the machine to itself and once with a counting loop on every core. ``--in-a-row``: does anything grow over so many
-short calls instead? Memory, threads and file descriptors of both processes as they go.
+once with the machine to itself and once with a counting loop on every core.
 """
 
 import argparse
@@ -16,7 +14,6 @@ import time
 from typing import Any
 
 from bench.report import BusyCores, machine, percentiles, save, show
-from lab.load import footprint, growth
 from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 
@@ -28,52 +25,41 @@ LONG = (
 QUIET_S = 0.45
 API_REQUESTS_PER_S = 50
 BEAT_S = 20.0
-CALLS_AT_ONCE = 3
-LOOKS = 10
-"""At the footprint, while calls are made in a row."""
 
 
-class Line:
-    """One call between the softphone and the server."""
-
-    def __init__(self, name: str, call_id: str) -> None:
-        self.name = name
-        self.call_id = call_id
-
-
-async def dial(server: Server, phone: SoftphoneProcess, name: str) -> Line:
-    """Call the server; its route answers at once and says nothing."""
+async def dial(server: Server, phone: SoftphoneProcess, name: str) -> str:
+    """Call the server; its route answers at once and says nothing. The id of the call."""
     await phone.dial(server.uri("bench"), call=name)
     answered = await phone.wait_event("answered", call=name, timeout_s=10)
-    return Line(name, await server.call_id(answered["sip_call_id"]))
+    return await server.call_id(answered["sip_call_id"])
 
 
 async def first_audio(server: Server, phone: SoftphoneProcess, *, calls: int, prompts: int) -> Json:
     """Speak ``prompts`` prompts, spread over ``calls`` calls at once."""
-    lines = [await dial(server, phone, f"c{index}") for index in range(calls)]
-    marks: dict[str, list[tuple[int, int]]] = {line.name: [] for line in lines}
+    lines = {name: await dial(server, phone, name) for name in (f"c{index}" for index in range(calls))}
+    marks: dict[str, list[tuple[int, int]]] = {name: [] for name in lines}
     server_says: list[float] = []
 
-    async def talk(line: Line, count: int) -> None:
+    async def talk(name: str, call_id: str, count: int) -> None:
         words = itertools.cycle(WORDS)
         for _ in range(count):
             posted_ns = time.monotonic_ns()
-            utterance = await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": next(words)})
+            utterance = await server.ask(f"/v1/calls/{call_id}/speak", {"text": next(words)})
             accepted_ns = time.monotonic_ns()
-            marks[line.name].append((posted_ns, accepted_ns))
+            marks[name].append((posted_ns, accepted_ns))
             done = await log.wait("speak.complete", utterance_id=utterance["id"])
             server_says.append(done["data"]["time_to_first_audio_ms"])
             await asyncio.sleep(QUIET_S)
 
     async with server.events() as log:
-        await asyncio.gather(*(talk(line, prompts // calls) for line in lines))
+        await asyncio.gather(*(talk(*line, prompts // calls) for line in lines.items()))
     from_post: list[float] = []
     from_accept: list[float] = []
     gaps: list[Any] = []
-    for line in lines:
-        report = await phone.hangup(call=line.name)
+    for name in lines:
+        report = await phone.hangup(call=name)
         starts = [spurt["start_at_ns"] for spurt in report["talkspurts"]]
-        for posted_ns, accepted_ns in marks[line.name]:
+        for posted_ns, accepted_ns in marks[name]:
             first_ns = next(start for start in starts if start >= posted_ns)
             from_post.append((first_ns - posted_ns) / 1e6)
             from_accept.append((first_ns - accepted_ns) / 1e6)
@@ -89,18 +75,18 @@ async def first_audio(server: Server, phone: SoftphoneProcess, *, calls: int, pr
 
 async def packet_gaps(server: Server, phone: SoftphoneProcess) -> Json:
     """The gaps between packets of four speaking calls while the API takes 50 requests a second."""
-    lines = [await dial(server, phone, f"b{index}") for index in range(4)]
-    for line in lines:
-        await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": LONG * 3})
+    lines = {name: await dial(server, phone, name) for name in ("b0", "b1", "b2", "b3")}
+    for call_id in lines.values():
+        await server.ask(f"/v1/calls/{call_id}/speak", {"text": LONG * 3})
     period_s = 1 / API_REQUESTS_PER_S
     answered: list[float] = []
     pending: set[asyncio.Task[None]] = set()
 
     async def request(number: int) -> None:
-        line = lines[number % len(lines)]
         began = time.monotonic_ns()
         if number % 5 == 0:
-            await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": "And one more thing."})
+            call_id = lines[f"b{number % len(lines)}"]
+            await server.ask(f"/v1/calls/{call_id}/speak", {"text": "And one more thing."})
         else:
             await server.read("/v1/calls")
         answered.append((time.monotonic_ns() - began) / 1e6)
@@ -115,7 +101,7 @@ async def packet_gaps(server: Server, phone: SoftphoneProcess) -> Json:
         pending.add(task)
         task.add_done_callback(pending.discard)
     await asyncio.gather(*pending)
-    reports = [await phone.hangup(call=line.name) for line in lines]
+    reports = [await phone.hangup(call=name) for name in lines]
     return {
         "calls": len(lines),
         "api_requests_per_s": round(len(answered) / BEAT_S, 1),
@@ -128,20 +114,20 @@ async def packet_gaps(server: Server, phone: SoftphoneProcess) -> Json:
 
 async def cut(server: Server, phone: SoftphoneProcess, *, by: str, count: int) -> Json:
     """From the request, or from the first packet of the key, to the last packet with speech."""
-    line = await dial(server, phone, "k")
+    call_id = await dial(server, phone, "k")
     asked: list[tuple[int, int]] = []
     for _ in range(count):
-        await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": LONG})
-        await phone.wait_event("speech_start", call=line.name, timeout_s=10)
+        await server.ask(f"/v1/calls/{call_id}/speak", {"text": LONG})
+        await phone.wait_event("speech_start", call="k", timeout_s=10)
         await asyncio.sleep(0.4)
         if by == "stop":
             asked_ns = time.monotonic_ns()
-            await server.ask(f"/v1/calls/{line.call_id}/stop", {"scope": "all"})
+            await server.ask(f"/v1/calls/{call_id}/stop", {"scope": "all"})
         else:
-            asked_ns = (await phone.dtmf("5", call=line.name))["at_ns"]
+            asked_ns = (await phone.dtmf("5", call="k"))["at_ns"]
         await asyncio.sleep(QUIET_S)
         asked.append((asked_ns, time.monotonic_ns()))
-    report = await phone.hangup(call=line.name)
+    report = await phone.hangup(call="k")
     took: list[float] = []
     for asked_ns, until_ns in asked:
         spurts = [spurt for spurt in report["talkspurts"] if spurt["start_at_ns"] < until_ns]
@@ -149,45 +135,6 @@ async def cut(server: Server, phone: SoftphoneProcess, *, by: str, count: int) -
         if spurts and spurts[-1]["end_at_ns"] > asked_ns:
             took.append((spurts[-1]["end_at_ns"] - asked_ns) / 1e6)
     return {"by": by, "asked": count, "to_last_speech_packet_ms": percentiles(took)}
-
-
-async def short_call(server: Server, phone: SoftphoneProcess, name: str) -> None:
-    """Dial, hear a few words to their end, hang up."""
-    line = await dial(server, phone, name)
-    await server.ask(f"/v1/calls/{line.call_id}/speak", {"text": f"Call {name}."})
-    await phone.wait_event("speech_end", call=name, timeout_s=10)
-    await phone.hangup(call=name)
-
-
-async def in_a_row(num_calls: int) -> Json:
-    """Make short calls and look at what the processes hold."""
-    samples: list[Json] = []
-    async with (
-        await Server.with_settings("calls.max_ended_calls=20") as server,
-        await SoftphoneProcess.start() as phone,
-    ):
-        pids = {"server": server.pid, "ua": server.ua_pid()}
-
-        def look(number: int) -> None:
-            samples.append({"calls": number, **{name: footprint(pid) for name, pid in pids.items()}})
-            print(samples[-1], flush=True)
-
-        for number in range(0, num_calls, CALLS_AT_ONCE):
-            if number % max(1, num_calls // LOOKS) < CALLS_AT_ONCE:
-                look(number)
-            await asyncio.gather(*(short_call(server, phone, str(number + n)) for n in range(CALLS_AT_ONCE)))
-        look(num_calls)
-    warm = samples[len(samples) // 5]
-    grown = growth(warm, samples[-1])
-    print(f"growth from call {warm['calls']} to {num_calls}: {grown}")
-    return {
-        "bench": "growth",
-        "machine": machine(),
-        "calls": num_calls,
-        "since_call": warm["calls"],
-        "growth": grown,
-        "samples": samples,
-    }
 
 
 async def run(arguments: argparse.Namespace) -> Json:
@@ -234,12 +181,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--cuts", type=int, default=60)
-    parser.add_argument("--in-a-row", type=int, metavar="N", help="make N short calls instead; saved as growth.json")
     parser.add_argument("--quick", action="store_true", help="20 prompts and 8 cuts, not saved")
     arguments = parser.parse_args()
-    if arguments.in_a_row:
-        print(f"saved {save('growth', asyncio.run(in_a_row(arguments.in_a_row)))}")
-        return
     if arguments.quick:
         arguments.prompts, arguments.cuts = 20, 8
     result = asyncio.run(run(arguments))

@@ -18,12 +18,10 @@ from bench.engine.front import sized_text
 from bench.engine.lab import Lab, Rig, keep, lab_of, parser_of
 from bench.engine.model import VOICE, cold_voice
 from bench.engine.phone_load import PCM_BYTES_PER_MS
-from bench.engine.variants import DoublingHops, FixedHops
 from bench.report import percentiles
 from cc_tts.clock import ms_between
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.engine import Engine
-from cc_tts.engines.cosyvoice.engine.schedule import FIRST_HOP_TOKENS
 from cc_tts.engines.engine_core import StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed
@@ -32,14 +30,6 @@ from lab.server_under_test import Json
 CONCURRENCY: Final = (1, 2, 4, 6, 8, 10)
 ROWS: Final = {"cpu": 10, "cuda": len(ROW_SECONDS)}
 MAX_STEPS_IN_A_ROW: Final = 1_000_000
-
-
-class FixedHops50(FixedHops):
-    hop = 50
-
-
-class FixedHops100(FixedHops):
-    hop = 100
 
 
 @dataclass(slots=True)
@@ -118,22 +108,14 @@ class ClosedLoop:
         }
 
 
-WAYS: Final[dict[str, tuple[int, type[Engine], bool]]] = {
-    "default": (FIRST_HOP_TOKENS, Engine, False),
-    "default, cold prompt": (FIRST_HOP_TOKENS, Engine, True),
-    "first hop 12, then 25 50 100": (FIRST_HOP_TOKENS, DoublingHops, False),
-    "hop 25": (25, FixedHops, False),
-    "hop 50": (50, FixedHops50, False),
-    "hop 100": (100, FixedHops100, False),
-}
-"""First hop, engine, whether the voice is computed in the request. Hops end on the grid of 25."""
+WAYS: Final = {"default": False, "default, cold prompt": True}
+"""Whether the voice is computed in the request."""
 
 
 def run(lab: Lab, arguments: argparse.Namespace) -> Json:
-    """All ways at all concurrencies; the first and the last concurrency alone for the ways that are not the default."""
+    """A kept voice at all concurrencies, a cold prompt at the first and the last one."""
     rows = list(range(len(ROW_SECONDS)))[: arguments.rows or ROWS[lab.device.type]]
     concurrency = [int(each) for each in arguments.concurrency.split(",")]
-    some = concurrency if arguments.all else [concurrency[0], *concurrency[1:][-1:]]
     rig = lab.rig(max_streams=max(concurrency), num_cold=len(rows))
     result: Json = {
         "rows": len(rows),
@@ -143,16 +125,14 @@ def run(lab: Lab, arguments: argparse.Namespace) -> Json:
         "flow": "the U-Net of CosyVoice2, masked in every chunk",
         "ways": {},
     }
-    for name, (first_hop, kind, is_cold) in WAYS.items():
-        if arguments.only and not any(name.startswith(each) for each in arguments.only.split(";")):
-            continue
+    for name, is_cold in WAYS.items():
         result["ways"][name] = {}
-        for count in concurrency if name == "default" else some:
+        for count in [concurrency[0], *concurrency[1:][-1:]] if is_cold else concurrency:
             if count > rig.max_streams:
                 result["ways"][name][str(count)] = f"memory holds {rig.max_streams} streams"
                 continue
             for is_counted in (False, True) if lab.is_cuda or not result["ways"][name] else (True,):
-                engine = rig.engine(EngineConfig(first_hop_tokens=first_hop, admits_all=True), kind)
+                engine = rig.engine(EngineConfig(admits_all=True))
                 figures = ClosedLoop(rig, engine, is_cold=is_cold).run(rows if is_counted else rows[: 2 * count], count)
                 engine.close()
             result["ways"][name][str(count)] = figures
@@ -173,8 +153,6 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--concurrency", default=",".join(str(each) for each in CONCURRENCY))
     parser.add_argument("--rows", type=int, default=0, help="of the 26; 10 on a CPU without it")
-    parser.add_argument("--only", default="", help="ways that begin so; several with ;")
-    parser.add_argument("--all", action="store_true", help="all ways at all concurrencies")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.rows, arguments.concurrency = 4, "1,2"

@@ -131,13 +131,13 @@ class Rig:
             num_positions=NUM_POSITIONS,
         )
 
-    def engine(self, config: EngineConfig, kind: type[Engine] = Engine) -> Engine:
+    def engine(self, config: EngineConfig) -> Engine:
         """An engine with the costs as they were measured at the start; close it before the next one is used."""
         costs, config = copy.deepcopy(self._costs), dataclasses.replace(config, max_streams=self.max_streams)
         if self.lab.is_cuda:
             config = dataclasses.replace(paced(config, costs), overlaps=self.lab.overlaps)
         voice_id = self._typical_voice
-        return kind(self.runner, self._front, costs, config, typical_voice=voice_id, clock=self.clock)
+        return Engine(self.runner, self._front, costs, config, typical_voice=voice_id, clock=self.clock)
 
     def forget_voices(self) -> None:
         """Drop the state of voices that nobody speaks with, so that the next request has to make it."""

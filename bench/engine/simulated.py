@@ -28,7 +28,6 @@ from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, voices
 from bench.engine.phone import BURST_S, STAGGER_MS, always, burst, most_sustained, poisson
 from bench.engine.phone_load import Caller, PhoneLoad, figures
-from bench.engine.variants import FirstComeFirstServed
 from bench.report import RESULTS, machine, percentiles, save
 from cc_tts import logs
 from cc_tts.clock import NS_PER_MS
@@ -48,14 +47,7 @@ from lab.server_under_test import Json
 BYTES_PER_FRAME: Final = 960
 MAX_STREAMS: Final = 320
 STEP_MS: Final = 0.1
-LOADS: Final[tuple[tuple[str, type[Engine]], ...]] = (
-    ("always", Engine),
-    ("burst", Engine),
-    ("poisson", Engine),
-    ("always", FirstComeFirstServed),
-)
-ARRIVAL: Final = "arrival"
-LOAD_NAMES: Final = ("always", "burst", "poisson", ARRIVAL)
+LOADS: Final = ("always", "burst", "poisson")
 CARD: Final = "H200"
 Overlap = Literal["none", "free", "one"]
 """Whether the language model runs beside flow and vocoder, and what it then costs them. *Free*: beginning kernels costs the
@@ -309,7 +301,6 @@ def _callers(load: str, count: int, arguments: argparse.Namespace) -> list[Calle
 
 
 def run(arguments: argparse.Namespace) -> Json:
-    """All loads by deadline and, where everybody always listens, first come, first served."""
     calls = [int(each) for each in arguments.calls.split(",")]
     loads: Json = {}
     card = DEVICES[arguments.card]
@@ -327,14 +318,11 @@ def run(arguments: argparse.Namespace) -> Json:
     with tempfile.TemporaryDirectory() as folder:
         clock = WorkClock() if arguments.planning_us is None else FixedClock()
         simulated = Simulated(Path(folder), clock, card, overlap=arguments.overlap)
-        for load, kind in LOADS:
-            if (load if kind is Engine else ARRIVAL) not in arguments.loads.split(","):
-                continue
-            name = load if kind is Engine else f"{load}, first come, first served"
-            loads[name] = {}
+        for load in arguments.loads.split(","):
+            loads[load] = {}
             for count in calls:
-                cell = loads[name][str(count)] = measure(simulated, kind, _callers(load, count, arguments), arguments)
-                _print(load if kind is Engine else ARRIVAL, count, cell)
+                cell = loads[load][str(count)] = measure(simulated, Engine, _callers(load, count, arguments), arguments)
+                _print(load, count, cell)
         result["most_sustained"] = most_sustained(loads.get("always", {}), arguments.target_ms)
     return result
 
@@ -354,11 +342,7 @@ def main() -> None:
     parser.add_argument("--calls", default="1,16,64,128,192,224,256")
     parser.add_argument("--card", choices=list(DEVICES), default=CARD, help="all but the H200 are a roofline model")
     parser.add_argument("--overlap", choices=get_args(Overlap), default="free", help="of language model and flow")
-    parser.add_argument(
-        "--loads",
-        default=",".join(LOAD_NAMES),
-        help="always, burst, poisson, and 'arrival' for first come, first served",
-    )
+    parser.add_argument("--loads", default=",".join(LOADS), help="which of them")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--target-ms", type=float, default=300.0)
     parser.add_argument("--planning-us", type=float, help="of a step, for each stream; measured without")

@@ -1,15 +1,17 @@
 """Builds the aiohttp application of the control API from an :class:`ApiContext`."""
 
 import asyncio
+import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 from aiohttp import WSCloseCode, web
 
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT, ApiContext
-from cc_tts.api.events import asyncapi, server_sent, stream, websocket
+from cc_tts.api.events import server_sent, stream, websocket
 from cc_tts.api.http import auth, middlewares, openapi
 from cc_tts.api.http.idempotency import IdempotencyStore
 from cc_tts.api.plugs.cosyvoice import PROMPT_VOICES, PromptVoices
@@ -17,6 +19,8 @@ from cc_tts.api.plugs.links import LINKS, SpeechLinks
 from cc_tts.api.plugs.speech_context import STREAMS
 from cc_tts.api.routes import ROUTES
 from cc_tts.config.schema import TokenConfig
+
+_open_api: Final[Callable[[], bytes]] = functools.cache(lambda: msgspec.json.encode(openapi.document(ROUTES)))
 
 
 def build_app(context: ApiContext) -> web.Application:
@@ -36,8 +40,7 @@ def build_app(context: ApiContext) -> web.Application:
     app[STREAMS] = asyncio.Semaphore(http.max_speech_streams)
     app[websocket.OPEN_SOCKETS] = weakref.WeakSet()
     app[server_sent.OPEN_STREAMS] = set()
-    app[openapi.DOCUMENT] = msgspec.json.encode(openapi.document(ROUTES))
-    app[asyncapi.DOCUMENT] = msgspec.json.encode(asyncapi.document())
+    app[openapi.ENCODED] = _open_api
     for route in ROUTES:
         handler = middlewares.guarded(route)
         for resource in map(app.router.add_resource, route.paths):

@@ -1,5 +1,7 @@
 """``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the streams of calls, made from what is sent."""
 
+import asyncio
+import functools
 import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,6 @@ from cc_tts.calls.events.types import EVENTS, EventData
 from cc_tts.calls.input import text_messages as text_stream_messages
 
 ROUTES: Final = RouteTable("Events")
-DOCUMENT: Final = web.AppKey("asyncapi", bytes)
 _DESCRIPTION: Final = (
     "Events of calls and of the server. `seq` counts up per call from 1 without gaps; `since` or `Last-Event-ID` with the "
     "id of the last event goes on after it, 410 if events in between are no longer kept. As server-sent events "
@@ -80,9 +81,14 @@ _CALL_SOCKETS: Final = (
 
 
 @ROUTES.add("GET", "/v1/asyncapi.json", scope=None)
-async def get_async_api(request: web.Request) -> web.Response:
+async def get_async_api(_request: web.Request) -> web.Response:
     """The events and the streams of a call as an AsyncAPI document."""
-    return web.Response(body=request.app[DOCUMENT], content_type=JSON)
+    return web.Response(body=await asyncio.to_thread(_encoded), content_type=JSON)
+
+
+@functools.cache
+def _encoded() -> bytes:
+    return msgspec.json.encode(document())
 
 
 def document() -> dict[str, Any]:

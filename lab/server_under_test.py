@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import aiohttp
@@ -22,6 +23,7 @@ from lab.arrivals import exactly
 from lab.audio_match import Samples, read_wav
 from lab.children import Child
 from lab.ports import HOST, free_ports
+from lab.settings import in_environment, with_settings
 
 READY_TIMEOUT_S = 90.0
 REQUEST_TIMEOUT_S = 15.0
@@ -126,11 +128,6 @@ def entries(log: str, event: str) -> list[Json]:
     return [entry for entry in found if entry.get("event") == event]
 
 
-def in_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """``section__key="value"`` as variables of the environment."""
-    return {f"CC_TTS_{name.upper()}": value for name, value in settings.items()}
-
-
 def pids_under(parent: int, module: str) -> list[int]:
     """Process ids of the children of a process that run this module."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
@@ -179,15 +176,16 @@ class Server:
         folder: Path,
         settings: Mapping[str, str] | None = None,
         *,
+        in_file: Mapping[str, str] = MappingProxyType({}),
         prefix: Sequence[str] = (),
         ports: Ports | None = None,
     ) -> Self:
         """Start one with ``server_config`` and ``section__key: value`` besides, by a command before its own where that is
-        wanted, and wait until ``GET /readyz`` says 200.
+        wanted, and wait until ``GET /readyz`` says 200. What is ``in_file`` can be taken over anew.
         """
         ports = ports or Ports.free()
         config = folder / "server.toml"
-        config.write_text(server_config(ports, folder / "recordings"))
+        config.write_text(with_settings(server_config(ports, folder / "recordings"), in_file))
         argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
         return await cls._launch(folder, argv, ports, in_environment(settings or {}), prefix=prefix)
 
@@ -265,6 +263,13 @@ class Server:
     def share(self) -> None:
         """Several tests use it, one after another."""
         self._child.is_shared = True
+
+    async def take_over(self, settings: Mapping[str, str]) -> None:
+        """Have ``server_config`` with these settings in its file, of those that a running server takes over."""
+        wanted = with_settings(server_config(self.ports, self.config.parent / "recordings"), settings)
+        if wanted != self.config.read_text():
+            self.config.write_text(wanted)
+            await self.ask("/v1/admin/reload", {})
 
     async def begin(self) -> None:
         """A test begins: what other tests did is neither in its calls nor in its log, nor does it keep a call out."""

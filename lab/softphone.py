@@ -45,6 +45,16 @@ class SoftphoneProcess(LineProcess):
             raise
         return phone
 
+    async def hang_up_all(self) -> None:
+        """A test is over: no call is up, and the next one finds no event of this one."""
+        last = {each["call"]: each["event"] for each in self.events if each["event"] in ("dialing", "report")}
+        self._taken.update(range(len(self.events)))
+        for call in (call for call, event in last.items() if event == "dialing"):
+            await self.hangup(call=call)
+        await self.mark()  # whatever came of these commands
+        self.events.clear()
+        self._taken.clear()
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -30,6 +30,9 @@ from lab.lines import CommandLines
 _QUIT_TIMEOUT_NS: Final = 6_000_000_000
 """Time ``quit`` waits for calls to end. Longer than a call waits for the response to its BYE."""
 
+_IDLE_MS: Final = 50
+"""Without a call nothing but commands is waited for, and what is left of SIP may wait (unmeasured)."""
+
 _MAX_EVENT_MS: Final = 0xFFFF * 1000 // RATE_HZ
 """A longer event would need a second segment (RFC 4733 §2.5.1.3)."""
 
@@ -102,7 +105,7 @@ class Control:
         while not self._is_over():
             if is_ending():
                 self._begin_quit()
-            self._take_commands(commands)
+            self._take_commands(commands, 0 if self._phone.calls else _IDLE_MS)
             for event in self._phone.poll():
                 self._write_event(event)
         self._write("bye")
@@ -118,10 +121,10 @@ class Control:
             for call in self._phone.calls.values():
                 call.hang_up()
 
-    def _take_commands(self, commands: CommandLines) -> None:
+    def _take_commands(self, commands: CommandLines, timeout_ms: int) -> None:
         if self._quit_ns is not None:
             return
-        lines = commands.take()
+        lines = commands.take(timeout_ms)
         if lines is None:
             self._begin_quit()
         for line in lines or ():

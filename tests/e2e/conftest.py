@@ -11,7 +11,8 @@ from cc_tts.ua import pjsua2_build
 from lab import needs
 from lab.children import Child
 from lab.configured import Lend, server_with
-from lab.server_under_test import SMALL_MAX_CALLS, Server, in_environment
+from lab.server_under_test import SMALL_MAX_CALLS, Server
+from lab.settings import in_environment, is_reloadable
 from lab.softphone import SoftphoneProcess
 
 os.environ.setdefault("CC_TTS_SIP__MAX_MEDIA_LATENESS_MS", "0")
@@ -37,15 +38,31 @@ async def nothing_is_left_running() -> AsyncIterator[None]:
     await Child.end_all()
 
 
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def shared_phones(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, SoftphoneProcess]]:
+    """Softphones that no test is using, by their build of pjsua2. Each must end by itself and without complaint."""
+    phones: dict[str, SoftphoneProcess] = {}
+    yield phones
+    for phone in phones.values():
+        assert await phone.close() == 0
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def phone(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[SoftphoneProcess]:
-    """The softphone in its own process. It must end by itself and without complaint."""
-    process = await SoftphoneProcess.start(log_path=tmp_path / "softphone.log")
+async def phone(
+    shared_phones: dict[str, SoftphoneProcess], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SoftphoneProcess]:
+    """The softphone in its own process, without calls."""
+    build = os.environ.get(pjsua2_build.VARIABLE, "")
+    process = shared_phones.pop(build, None)
+    if process is None:
+        process = await SoftphoneProcess.start(log_path=tmp_path_factory.mktemp("softphone") / "softphone.log")
     try:
         yield process
-    finally:
-        code = await process.close()
-    assert code == 0, (tmp_path / "softphone.log").read_text()
+        await process.hang_up_all()
+    except BaseException:
+        await process.close()
+        raise
+    shared_phones[build] = process
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
@@ -62,18 +79,22 @@ async def lend(
     shared_servers: dict[Environment, Server], tmp_path_factory: pytest.TempPathFactory, nothing_is_left_running: None
 ) -> Lend:
     """``async with lend(section__key="value") as server``: as ``server_with``, but the next test that wants these settings
-    gets the same server if this test leaves it as it was. ``group`` keeps it for the tests that say the same.
+    gets the same server if this test leaves it as it was. What a running server can take over may differ. ``group`` keeps
+    it for the tests that say the same.
     """
 
     @contextlib.asynccontextmanager
     async def lent(*, group: str = "", **settings: str) -> AsyncIterator[Server]:
         own = {name: value for name, value in os.environ.items() if name.startswith("CC_TTS_")}
-        key = (("group", group), *sorted((own | in_environment(settings)).items()))
+        taken_over = {name: value for name, value in settings.items() if is_reloadable(name)}
+        fixed = {name: value for name, value in settings.items() if name not in taken_over}
+        key = (("group", group), *sorted((own | in_environment(fixed)).items()))
         server = shared_servers.pop(key, None)
         if server is None:
-            server = await Server.start(tmp_path_factory.mktemp("server"), settings)
+            server = await Server.start(tmp_path_factory.mktemp("server"), fixed, in_file=taken_over)
             server.share()
         try:
+            await server.take_over(taken_over)
             await server.begin()
         except BaseException:
             await server.end()

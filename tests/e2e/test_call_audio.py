@@ -14,7 +14,7 @@ from aiohttp import WSMsgType, web
 
 from cc_tts.media.g711 import alaw_decode, ulaw_decode, ulaw_encode
 from lab.children import Child
-from lab.configured import server_with, ua_pid, until_readyz
+from lab.configured import Lend, server_with, ua_pid, until_readyz
 from lab.media_client import media
 from lab.ports import HOST
 from lab.raw_rtp import PACKET_MS, Address, RtpPeer
@@ -315,7 +315,7 @@ async def test_the_example_of_the_documents_is_an_echo(server: Server, tmp_path:
     assert child.log.splitlines()[-1] == "stop remote_hangup"
 
 
-async def test_a_route_connects_to_its_application(tmp_path: Path) -> None:
+async def test_a_route_connects_to_its_application(lend: Lend) -> None:
     told: list[Json] = []
     heard, spoken = bytearray(), ulaw_decode(b"".join(noise(50, seed=7)))
 
@@ -340,7 +340,7 @@ async def test_a_route_connects_to_its_application(tmp_path: Path) -> None:
     url = f"ws://{HOST}:{runner.addresses[0][1]}/calls?secret=4711"
     said = noise(100, seed=8)
     try:
-        async with server_with(tmp_path, routes__silent__media_url=url) as server, RtpPeer() as phone:
+        async with lend(routes__silent__media_url=url) as server, RtpPeer() as phone:
             async with RawCaller("silent", server.sip_port) as caller:
                 answer = await caller.establish(rtp_port=phone.port)
                 speaking = asyncio.create_task(say(phone, media_address(answer), said))

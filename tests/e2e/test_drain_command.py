@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 
 from lab.children import Child
-from lab.configured import logged, server_with, until
+from lab.configured import server_with, until
 from lab.ports import free_ports
-from lab.raw_sip import RawCaller
+from lab.raw_sip import RawCaller, invite_once, options
 from lab.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
@@ -24,43 +24,43 @@ async def drain(folder: Path, *arguments: str) -> Child:
     return await Child.start(argv, log_path=folder / "drain.log")
 
 
-async def test_it_waits_for_the_last_call(tmp_path: Path) -> None:
+async def test_it_waits_for_the_last_call_and_for_speech_that_a_client_gets_over_http(tmp_path: Path) -> None:
     async with (
         server_with(tmp_path, calls__drain_timeout_s="600") as server,
+        server.events() as log,
         RawCaller("long", server.sip_port) as caller,
-    ):
-        await caller.establish()
-        await server.until_call(lambda call: call["state"] == "established")
-        child = await drain(tmp_path, "--config", str(server.config))
-        await until(lambda: logged(server, "draining"), TIMEOUT_S)
-        await until(lambda: "draining: no new calls" in child.log, TIMEOUT_S)
-        await asyncio.sleep(2.5)  # longer than it looks whether the server is there
-        assert child.returncode is None
-        caller.send("BYE")
-        await caller.final()
-        assert await child.wait(TIMEOUT_S) == 0
-        assert child.log.splitlines() == ["draining: no new calls", "drained"]
-        assert await server.ended(TIMEOUT_S) == 0
-
-
-async def test_speech_that_a_client_gets_over_http_is_spoken_to_its_end(tmp_path: Path) -> None:
-    async with (
-        server_with(tmp_path, calls__drain_timeout_s="600") as server,
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{server.url}/v1/speak?model=en-us&encoding=mulaw&sample_rate=8000") as socket,
     ):
+        await caller.establish()
+        await server.until_call(lambda call: call["state"] == "established")
         await socket.send_json({"type": "Speak", "text": "One moment please. "})
         assert (await socket.receive()).type is aiohttp.WSMsgType.TEXT
         child = await drain(tmp_path, "--config", str(server.config))
         await until(lambda: "draining: no new calls" in child.log, TIMEOUT_S)
-        await asyncio.sleep(2.5)  # longer than an HTTP server waits that is told to stop
+        assert (await log.wait("server.draining"))["data"] == {"calls": 1}
+        assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": True})
+        for answer in (await invite_once("silent", server.sip_port), await options(server.sip_port)):
+            assert (answer.status, answer.header("Retry-After")) == (503, "7")
+        status, problem = await server.get("/readyz")
+        assert (status, problem["reason"]) == (503, "draining")
+        status, problem = await server.post("/v1/calls", {"to": "sip:x@127.0.0.1:9"})
+        assert (status, problem["code"]) == (503, "draining")
+        await asyncio.sleep(
+            2.5
+        )  # longer than an HTTP server waits that is told to stop, or the command between two looks
+        assert child.returncode is None
         await socket.send_json({"type": "Speak", "text": "Here is the rest of it."})
         await socket.send_json({"type": "Flush"})
         async with asyncio.timeout(TIMEOUT_S):
             while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                 pass
         assert "Flushed" in message.data
+        assert child.returncode is None
+        caller.send("BYE")
+        await caller.final()
         assert await child.wait(TIMEOUT_S) == 0
+        assert child.log.splitlines() == ["draining: no new calls", "drained"]
         assert await server.ended(TIMEOUT_S) == 0
 
 

@@ -12,7 +12,7 @@ from lab.configured import Lend, is_running, logged, of_kind, server_with, ua_pi
 from lab.peers import Sipp
 from lab.ports import HOST
 from lab.raw_rtp import RtpPeer
-from lab.raw_sip import RawCaller, invite_once, options, tcp_options
+from lab.raw_sip import RawCaller, invite_once, tcp_options
 from lab.server_under_test import EventLog, Server
 from lab.softphone import SoftphoneProcess
 from tests.e2e.test_direct_media import media_address
@@ -62,29 +62,21 @@ async def test_the_ua_process_dies_in_the_middle_of_a_prompt(server: Server, pho
 
 
 async def test_the_ua_process_may_die_again_and_again(server: Server) -> None:
+    """Its end of a TCP connection then rests in TIME_WAIT for a minute (RFC 9293 §3.6.1), and does not keep its port."""
     for _ in range(3):
-        os.kill(ua_pid(server), signal.SIGKILL)
-        await until_readyz(server, 503)
-        status, problem = await server.post("/v1/calls", {"to": "sip:x@127.0.0.1:9"})
-        assert (status, problem["code"]) == (503, "user_agent_unavailable")
-        await until_readyz(server, 200)
-    assert (await invite_once("silent", server.sip_port)).status == 200
-
-
-async def test_connections_of_a_ua_process_that_died_do_not_keep_its_port(server: Server) -> None:
-    """Its end of a TCP connection then rests in TIME_WAIT for a minute (RFC 9293 §3.6.1)."""
-    for _ in range(2):
         reader, writer = await asyncio.open_connection(HOST, server.sip_port)
         writer.write(tcp_options(server.sip_port))
         async with asyncio.timeout(EXIT_TIMEOUT_S):
             assert (await reader.readline()).startswith(b"SIP/2.0 200 ")
-            old = ua_pid(server)
-            os.kill(old, signal.SIGKILL)
+            os.kill(ua_pid(server), signal.SIGKILL)
+            await until_readyz(server, 503)
+            status, problem = await server.post("/v1/calls", {"to": "sip:x@127.0.0.1:9"})
+            assert (status, problem["code"]) == (503, "user_agent_unavailable")
             with contextlib.suppress(ConnectionError):
                 await reader.read()
             writer.close()
-        await until(lambda before=old: ua_pid(server) != before, EXIT_TIMEOUT_S)  # type: ignore[misc]
         await until_readyz(server, 200)
+    assert (await invite_once("silent", server.sip_port)).status == 200
     assert len(logged(server, "ua_cannot_start")) == 0
 
 
@@ -108,53 +100,28 @@ async def test_a_thousand_queued_prompts(tmp_path: Path, phone: SoftphoneProcess
         assert seqs == list(range(1, len(seqs) + 1))
 
 
-async def test_drain_by_request(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with server_with(tmp_path, calls__drain_timeout_s="100") as server:
-        async with server.events() as log:
-            call_id = await phone.establish(server.uri("silent"), log)
-            assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": False})
-            assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": True})
-            assert (await log.wait("server.draining"))["data"] == {"calls": 1}
-            for answer in (await invite_once("silent", server.sip_port), await options(server.sip_port)):
-                assert answer.status == 503
-                assert answer.header("Retry-After") == "7"
-            status, problem = await server.get("/readyz")
-            assert (status, problem["reason"]) == (503, "draining")
-            status, problem = await server.post("/v1/calls", {"to": "sip:x@127.0.0.1:9"})
-            assert (status, problem["code"]) == (503, "draining")
-            assert (await server.get(f"/v1/calls/{call_id}"))[1]["state"] == "established"
-        await phone.hangup()
-        assert await server._child.wait(EXIT_TIMEOUT_S) == 0
-
-
-async def test_sigterm_lets_the_prompt_end(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with server_with(tmp_path, calls__drain_timeout_s="100") as server:
+async def test_sigterm_lets_a_prompt_end_and_a_second_one_ends_the_calls_at_once(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
+    async with server_with(tmp_path, calls__drain_timeout_s="1000") as server:
         async with server.events() as log:
             text = "This%20sentence%20is%20said%20to%20its%20very%20end."
             await phone.dial(server.uri("silent"), headers={"X-TTS-Text": text, "X-TTS-Then": "hangup"})
-            await log.wait("speak.started", timeout_s=15)
+            await phone.dial(server.uri("long"), call="2")
+            await log.several("speak.started", 2, timeout_s=15)
             os.kill(server._child.pid, signal.SIGTERM)
             await log.wait("server.draining")
             complete = await log.wait("speak.complete", timeout_s=20)
             assert complete["data"]["completion_cause"] == "normal"
             assert complete["data"]["spoken_text"] == "This sentence is said to its very end."
-        report = await phone.report(timeout_s=10)
-        assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
-        assert await server._child.wait(EXIT_TIMEOUT_S) == 0
-
-
-async def test_a_second_sigterm_ends_the_calls_at_once(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with server_with(tmp_path, calls__drain_timeout_s="1000") as server:
-        async with server.events() as log:
-            await speaking(server, phone, log)
-            os.kill(server._child.pid, signal.SIGTERM)
-            await log.wait("server.draining")
+            report = await phone.report(timeout_s=10)
+            assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
             assert server._child.returncode is None
             os.kill(server._child.pid, signal.SIGTERM)
-            assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "call_ended"
-            terminated = await log.wait("call.terminated")
+            await log.wait("speak.complete", completion_cause="call_ended")
+            _, terminated = await log.several("call.terminated", 2)
         assert terminated["data"]["ending"]["result"] == "completed"
-        report = await phone.report(timeout_s=10)
+        report = await phone.report(call="2", timeout_s=10)
         assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
         assert await server._child.wait(EXIT_TIMEOUT_S) == 0
 
@@ -203,15 +170,12 @@ async def test_what_is_not_utf8_is_answered_and_holds_no_line(server: Server) ->
     assert "Grüße, 世界" in calls[-1]["caller"]
 
 
-async def test_calls_that_end_make_room_at_once(fresh_server: Server) -> None:
+async def test_calls_that_end_make_room_and_a_storm_of_calls_gets_503_and_breaks_nothing(fresh_server: Server) -> None:
+    """PJLIB aborts the UA process when more sockets rest than it has slots for (2 a call, 500 ms)."""
     for _ in range(8):  # fewer than MIN_CLOSING_CALLS
         assert (await invite_once("silent", fresh_server.sip_port)).status == 200
         assert (await invite_once("nobody", fresh_server.sip_port)).status == 404
     assert len(await fresh_server.until_all_terminated()) == 16
-
-
-async def test_a_storm_of_calls_gets_503_and_breaks_nothing(fresh_server: Server) -> None:
-    """PJLIB aborts the UA process when more sockets rest than it has slots for (2 a call, 500 ms)."""
     process = ua_pid(fresh_server)
     statuses = [(await invite_once("nobody", fresh_server.sip_port)).status for _ in range(100)]
     assert set(statuses) <= {404, 503}

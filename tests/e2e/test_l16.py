@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lab import audio_match
-from lab.configured import server_with, until
+from lab.configured import Lend, until
 from lab.raw_sip import SDP, RawCaller, RawPeer, RtpEar
 from lab.server_under_test import GREETING, Server, engine_pcm
 
@@ -81,9 +81,9 @@ async def test_l16_is_not_offered(server: Server) -> None:
         assert (await caller.bye()).status == 200
 
 
-async def test_a_call_of_l16_that_waits_keeps_it_whatever_others_offer(tmp_path: Path) -> None:
+async def test_a_call_of_l16_that_waits_keeps_it_whatever_others_offer(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, routes__wait__answer="manual") as server,
+        lend(routes__wait__answer="manual") as server,
         RawCaller("wait", server.sip_port) as caller,
         server.events() as log,
     ):

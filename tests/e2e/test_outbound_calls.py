@@ -5,12 +5,11 @@ import contextlib
 import itertools
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from lab.configured import Lend, of_kind, server_with
+from lab.configured import Lend, of_kind
 from lab.ports import HOST
 from lab.raw_sip import SDP, RawCaller, RawPeer
 from lab.server_under_test import Server
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def following(lend: Lend) -> AsyncIterator[Server]:
-    async with lend(sip__follow_redirects="true") as running:
+    async with lend(sip__follow_redirects="true", sip__nameservers='["127.0.0.53"]') as running:
         yield running
 
 
@@ -112,13 +111,12 @@ async def test_redirections_that_are_not_followed(following: Server) -> None:
             assert (ending["reason"], ending["sip_code"]) == ("redirected", 302), uri
 
 
-async def test_a_call_that_cannot_be_sent_is_unreachable_and_not_overload(tmp_path: Path) -> None:
-    async with server_with(tmp_path, sip__nameservers='["127.0.0.53"]') as server:
-        for to in ("sip:bob@nobody.example", f"sip:bob@{HOST}:9;transport=tcp"):
-            async with server.events() as log:
-                assert (await server.post("/v1/calls", {"to": to}))[0] == 201
-                ending = (await log.wait("call.terminated", timeout_s=60))["data"]["ending"]
-                assert ending == {"result": "failed", "reason": "unreachable", "sip_code": None}, to
+async def test_a_call_that_cannot_be_sent_is_unreachable_and_not_overload(following: Server) -> None:
+    for to in ("sip:bob@nobody.example", f"sip:bob@{HOST}:9;transport=tcp"):
+        async with following.events() as log:
+            assert (await following.post("/v1/calls", {"to": to}))[0] == 201
+            ending = (await log.wait("call.terminated", timeout_s=60))["data"]["ending"]
+            assert ending == {"result": "failed", "reason": "unreachable", "sip_code": None}, to
 
 
 async def test_the_identity_of_an_outbound_call(server: Server) -> None:
@@ -152,10 +150,10 @@ IDENTITY = (
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_who_is_calling_is_told_of_trusted_peers(tmp_path: Path, *, trusted: bool) -> None:
+async def test_who_is_calling_is_told_of_trusted_peers(lend: Lend, *, trusted: bool) -> None:
     peers = '["127.0.0.0/8"]' if trusted else '["192.0.2.0/24"]'
     async with (
-        server_with(tmp_path, sip__trusted_peers=peers) as server,
+        lend(sip__trusted_peers=peers) as server,
         server.events() as log,
         RawCaller("silent;tenant=red;x", server.sip_port) as caller,
     ):

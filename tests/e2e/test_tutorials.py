@@ -17,7 +17,7 @@ from cc_tts.ua import pjsua2_build
 from lab import needs
 from lab.caller_audio import pcm_of, said, silence, sound
 from lab.children import Child
-from lab.configured import of_kind, server_with, until
+from lab.configured import Lend, of_kind, server_with, until
 from lab.peers import Sipp
 from lab.ports import HOST, free_ports
 from lab.raw_sip import SDP, RawCaller
@@ -114,7 +114,7 @@ async def test_the_ivr_hands_the_caller_over_to_a_person(
 
 
 async def test_the_receiver_of_webhooks_answers_a_call_and_says_what_was_pressed(
-    phone: SoftphoneProcess, tmp_path: Path
+    lend: Lend, phone: SoftphoneProcess, tmp_path: Path
 ) -> None:
     port, key = free_ports(), secret()
     receiver = await Child.start(
@@ -127,7 +127,7 @@ async def test_the_receiver_of_webhooks_answers_a_call_and_says_what_was_pressed
     await receiver.end()
     endpoint = f'[{{url = "http://{HOST}:{port}/events", secret = "{key}"}}]'
     settings = {"webhooks__endpoints": endpoint, "routes__table__answer": "manual"}
-    async with server_with(tmp_path, **settings) as server, server.events() as log:
+    async with lend(**settings) as server, server.events() as log:
         receiver = await Child.start(
             [sys.executable, str(ROOT / "examples/webhook_receiver.py"), server.url, str(port)],
             log_path=tmp_path / "receiver2.log",
@@ -166,11 +166,13 @@ async def refuses_strangers(url: str, key: str) -> None:
                 assert (response.status, (await response.json())["answer"]) == (200, True)
 
 
-async def test_the_voice_agent_hears_and_remembers_what_was_heard(tmp_path: Path, phone: SoftphoneProcess) -> None:
+async def test_the_voice_agent_hears_and_remembers_what_was_heard(
+    lend: Lend, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
     needs.voice_model()
     question = tmp_path / "question.ulaw"
     question.write_bytes(ulaw_encode(pcm_of(said())))
-    async with server_with(tmp_path, routes__silent__barge_in_speech="true") as server, server.events() as log:
+    async with lend(routes__silent__barge_in_speech="true") as server, server.events() as log:
         agent = await started("examples/agent.py", server, tmp_path)
         for call in ("1", "2"):  # two callers at once
             await phone.dial(server.uri("silent"), call=call)

@@ -1,4 +1,4 @@
-"""The calls of the flow for one sequence, as the reference makes them and as the engine does (§6).
+"""The calls of the flow for one sequence (§6).
 
 Hops grow, because a long hop is cheap to run and only the first one is waited for.
 """
@@ -21,30 +21,22 @@ class FlowCall:
     num_tokens: int  # known to the flow, the lookahead included
     num_given: int  # whose frames earlier calls gave out
     num_new: int  # whose frames this call gives out
-    streaming: bool
     finalize: bool
 
 
 class HopSchedule:
-    """The calls of one sequence, as its tokens arrive.
+    """The calls of one sequence of the engine, as its tokens arrive.
 
     Args:
         num_prompt: tokens of the flow's prompt.
         hop: tokens of the first call, but for what the prompt lacks to the grid. One shorter than a chunk is taken as it is,
             so it is exact if it ends on the grid, see :func:`exact_hop`. The next call is back on the grid.
-        compat: do as the reference does: fill the prompt up to a multiple of the first hop, not of the mask's chunk, and see
-            everything from everywhere in the last call (§4.9, §12). The reference also goes on with the last hop of the
-            sequence before, :attr:`hop`; to have that, hand it to the next schedule.
 
     """
 
-    def __init__(self, num_prompt: int, *, hop: int = CHUNK_TOKENS, compat: bool = False) -> None:
-        if hop < 1:
-            raise ValueError(f"a hop of {hop} tokens leads nowhere")
+    def __init__(self, num_prompt: int, *, hop: int = CHUNK_TOKENS) -> None:
         self.hop = hop
-        self._compat = compat
         self._num_prompt = num_prompt
-        self._fill = -num_prompt % hop
         self._num_given = 0
         self._is_over = False
 
@@ -65,21 +57,16 @@ class HopSchedule:
             return None
         if num_tokens >= self.needed_tokens:
             new = self._next_new()
-            call = FlowCall(self.needed_tokens, self._num_given, new, streaming=True, finalize=False)
+            call = FlowCall(self.needed_tokens, self._num_given, new, finalize=False)
             self._num_given += new
-            self._fill = 0
-            floor = self.hop if self._compat else max(self.hop, CHUNK_TOKENS)
-            self.hop = max(floor, min(MAX_HOP_TOKENS, _GROWTH * self.hop))
+            self.hop = max(self.hop, CHUNK_TOKENS, min(MAX_HOP_TOKENS, _GROWTH * self.hop))
             return call
         if not finished:
             return None
         self._is_over = True
-        new = num_tokens - self._num_given
-        return FlowCall(num_tokens, self._num_given, new, streaming=not self._compat, finalize=True)
+        return FlowCall(num_tokens, self._num_given, num_tokens - self._num_given, finalize=True)
 
     def _next_new(self) -> int:
-        if self._compat:
-            return self.hop + self._fill
         if self.hop < CHUNK_TOKENS:
             return self.hop
         return hop_to_grid(self._num_prompt + self._num_given, self.hop)
@@ -95,9 +82,9 @@ def calls_with_hops(hops: Iterable[int], num_tokens: int) -> Iterator[FlowCall]:
     """Calls that give out ``hops`` tokens one after the other and then the rest, all of them under the chunk mask."""
     given = 0
     for hop in hops:
-        yield FlowCall(given + hop + LOOKAHEAD_TOKENS, given, hop, streaming=True, finalize=False)
+        yield FlowCall(given + hop + LOOKAHEAD_TOKENS, given, hop, finalize=False)
         given += hop
-    yield FlowCall(num_tokens, given, num_tokens - given, streaming=True, finalize=True)
+    yield FlowCall(num_tokens, given, num_tokens - given, finalize=True)
 
 
 def double_hop(_engine: object, sequence: Sequence, _now_ms: float) -> None:

@@ -1,6 +1,6 @@
 """Speech tokens to audio, chunk after chunk, of one sequence: flow, vocoder and the crossfades between chunks (§6)."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
@@ -30,19 +30,19 @@ def stream_mel(
         calls: which of them are known to the flow when, see :mod:`cc_tts.engines.cosyvoice.engine.schedule`.
         noise: see :meth:`Flow.forward`.
         incremental: keep what has been run, as the engine does; otherwise run everything again in each call, as the
-            reference does. A call that is not streaming runs everything anyway.
+            reference does.
 
     """
     runner = _runner(flow, prompt, tokens, noise) if incremental else None
     num_known = 0
     for call in calls:
-        if runner is not None and call.streaming:
+        if runner is not None:
             fresh = tokens[0, num_known : call.num_tokens].tolist()
             mel = runner.step([FlowRow(0, fresh, call.finalize, partial=True)])[0][None]
             num_known = call.num_tokens
         else:
             known = tokens[:, : call.num_tokens]
-            mel = whole_mel(flow, known, prompt, streaming=call.streaming, finalize=call.finalize, noise=noise)
+            mel = whole_mel(flow, known, prompt, streaming=True, finalize=call.finalize, noise=noise)
             mel = mel[:, :, FRAMES_PER_TOKEN * call.num_given :]
         yield mel, call.finalize
 
@@ -64,16 +64,10 @@ def stream_wav(
     *,
     noise: Tensor,
     incremental: bool = True,
-    draw: Callable[[int], Tensor] | None = None,
 ) -> Iterator[Tensor]:
-    """Audio [1, samples] of each call; arguments as of :func:`stream_mel`.
-
-    ``draw`` gives standard normal numbers [1, samples, harmonics] for so many mel frames; without it they are zeros.
-    """
+    """Audio [1, samples] of each call, without noise in the source; arguments as of :func:`stream_mel`."""
     chunked = ChunkedVocoder(vocoder)
     crossfade: Crossfade | None = None
     for mel, is_last in stream_mel(flow, prompt, tokens, calls, noise=noise, incremental=incremental):
-        num_frames = mel.shape[2] + (0 if crossfade is None else crossfade.mel.shape[2])
-        draws = None if draw is None else draw(num_frames)
-        audio, crossfade = chunked.push(mel, crossfade, is_last=is_last, draws=draws)
+        audio, crossfade = chunked.push(mel, crossfade, is_last=is_last)
         yield audio

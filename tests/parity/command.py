@@ -1,7 +1,7 @@
 """Hold the engine against recorded outputs of the reference: ``python -m tests.parity DIR``.
 
 ``DIR`` is laid out as the reference outputs are (``tests/data/golden/README.md``): ``SIZE.npz`` and
-``SIZE_state_dict.json``, and what is there of ``features.npz``, ``text_splitting.json`` and ``spec/``. The weights are made
+``SIZE_state_dict.json``, and what is there of ``features.npz`` and ``spec/``. The weights are made
 by the rule with the salt of the file, written to disk as they are published, and read by the real loader. The exit status
 is 1 when something differs by more than its tolerance, 2 when the directory cannot be used.
 
@@ -18,7 +18,6 @@ import argparse
 import json
 import platform
 import resource
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +50,7 @@ from tests.parity import engine as parity_engine
 from tests.parity import spec as parity_spec
 from tests.parity import third as parity_third
 from tests.parity.engine_lm import BatchPlan
-from tests.parity.result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
+from tests.parity.result import EXACT, Array, Comparisons, Verdict, verdict_on
 
 HEAD_DIM: Final = {"tiny": 16, "full": 64}
 """Of language model and estimator; shapes do not tell it."""
@@ -119,15 +118,6 @@ def made_model(
     return model
 
 
-def text_splitting(directory: Path) -> Comparisons:
-    """The text front end, which engines do not import: a process of its own looks at it."""
-    command = [sys.executable, "-m", "tests.parity.splitting_check", str(directory)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found: dict[str, list[int]] = json.loads(output)
-    for name, wrong in found.items():
-        yield Comparison(name, wrong, [0] * len(wrong), EXACT)
-
-
 def run_groups(
     groups: Iterator[tuple[str, Comparisons]], *, is_float32: bool, device: torch.device, clock: Clock
 ) -> Iterator[Verdict]:
@@ -175,8 +165,6 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     del model
     spec = parity_spec.SpecData(options.directory, device, dtype, vocoder_dtype)
     yield from run_groups(parity_spec.groups(spec), is_float32=is_float32, device=device, clock=clock)
-    text = iter([("text splitting", text_splitting(options.directory))])
-    yield from run_groups(text, is_float32=is_float32, device=device, clock=clock)
 
 
 def absent_files(options: argparse.Namespace) -> Sequence[str]:

@@ -30,8 +30,7 @@ from cc_tts.engines.cosyvoice.runners.sampler import forbid
 from cc_tts.errors import EngineFailed
 from tests.parity.cases import Recorded
 from tests.parity.generation import speak
-from tests.parity.orders import count_differences
-from tests.parity.result import EXACT, Comparison, Comparisons
+from tests.parity.result import EXACT, Comparison, Comparisons, count_differences
 from tests.parity.samplers import SeededRas, forbidden_row
 
 NUM_SLOTS: Final = 8

@@ -80,3 +80,9 @@ def as_array(numbers: Numbers) -> npt.NDArray[np.float64]:
     elif not isinstance(numbers, np.ndarray):
         numbers = np.array(list(numbers))
     return np.atleast_1d(numbers.astype(np.float64).squeeze())
+
+
+def count_differences(ours: Iterable[object], recorded: Iterable[object]) -> tuple[list[int], list[int]]:
+    """A comparison of things that are no numbers: 1 for each that differs, against zeros."""
+    wrong = [int(a != b) for a, b in zip(ours, recorded, strict=True)]
+    return wrong, [0] * len(wrong)

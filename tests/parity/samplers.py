@@ -1,13 +1,13 @@
-"""Samplers of one sequence on its own: that of the engine in a batch of one, and the official one, for comparisons."""
+"""The sampler of the engine for one sequence on its own, for comparisons."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import ForbiddenIds, SpeechIds
-from cc_tts.engines.cosyvoice.runners.sampler import NO_TOKEN, NUM_REPEATS, TOP_K, TOP_P, WINDOW, sample_ras
+from cc_tts.engines.cosyvoice.runners.sampler import NO_TOKEN, WINDOW, sample_ras
 
 
 class Sampler(Protocol):
@@ -52,40 +52,3 @@ class SeededRas:
         )
         self._num_drawn += 1
         return int(drawn)
-
-
-def torch_exponentials(like: Tensor) -> Tensor:
-    """Numbers of Exp(1) in the shape of ``like`` from the global generator of its device.
-
-    With these the race is ``multinomial`` for one sample. On a CPU made by Intel torch takes them from another generator,
-    which it seeds from the global one: the same seed then draws other ids.
-    """
-    return torch.empty_like(like).exponential_(1.0)
-
-
-class OfficialRas:
-    """The official sampler to the letter: the same ids and the same state of torch's global generator afterwards.
-
-    ``exponentials`` makes the numbers of a race; a comparison across machines puts recorded or recomputed ones there.
-    """
-
-    def __init__(self, *, exponentials: Callable[[Tensor], Tensor] = torch_exponentials) -> None:
-        self._exponentials = exponentials
-
-    def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
-        """Draw from the global generator of the device of ``log_probs``."""
-        probs, candidates = log_probs.softmax(dim=0).sort(descending=True, stable=True)
-        num_kept = 0
-        mass = torch.zeros((), dtype=probs.dtype, device=probs.device)
-        while num_kept < min(TOP_K, len(probs)) and mass < TOP_P:
-            mass = mass + probs[num_kept]
-            num_kept += 1
-        drawn = int(candidates[self._race(probs[:num_kept])])
-        if list(history[-WINDOW:]).count(drawn) >= NUM_REPEATS:
-            others = log_probs.clone()
-            others[drawn] = -torch.inf
-            drawn = int(self._race(others.softmax(dim=0)))
-        return drawn
-
-    def _race(self, probs: Tensor) -> Tensor:
-        return (probs / self._exponentials(probs)).argmax()

@@ -5,11 +5,10 @@ the size nor the salt. What is not in the directory is left out.
 """
 
 import copy
-import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -30,7 +29,6 @@ from lab.cosyvoice.whole_flow import encode, whole_mel
 from lab.cosyvoice.whole_vocoder import ALWAYS_FLOAT32, vocode, with_coarse_phase
 from tests.parity.cases import FEATURE_TOLERANCE, WAV_TOLERANCE
 from tests.parity.generation import ForcedTokens, speak
-from tests.parity.orders import bistream, official_sampler, schedule
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
 
 _MEL: Final = 2e-5
@@ -74,10 +72,6 @@ class SpecData:
         with np.load(self._directory / name) as file:
             return {key: file[key] for key in file.files}
 
-    def cases(self, name: str) -> list[dict[str, Any]]:
-        cases: list[dict[str, Any]] = json.loads((self._directory / name).read_text(encoding="utf-8"))
-        return cases
-
     def tensors(self, name: str) -> dict[str, Tensor]:
         """The arrays of a file on the device."""
         return {key: torch.from_numpy(value).to(self.device) for key, value in self.arrays(name).items()}
@@ -105,9 +99,6 @@ def groups(data: SpecData) -> Iterator[tuple[str, Comparisons]]:
         ("spec flow", "spec/flow.npz", flow),
         ("spec hift", "spec/hift.npz", vocoder),
         ("spec fade", "spec/fade.npz", fade),
-        ("spec ras", "spec/ras.json", lambda data: official_sampler(data.cases("spec/ras.json"))),
-        ("spec schedule", "spec/schedule.json", lambda data: schedule(data.cases("spec/schedule.json"))),
-        ("spec bistream", "spec/bistream.json", lambda data: bistream(data.cases("spec/bistream.json"))),
     )
     for name, file, compare in sources:
         if data.has(file):
@@ -116,18 +107,8 @@ def groups(data: SpecData) -> Iterator[tuple[str, Comparisons]]:
 
 def absent(data: SpecData) -> list[str]:
     """Optional files that are not there."""
-    names = ("features.npz", "text_splitting.json")
-    spec = (
-        "llm_tiny.npz",
-        "flow.npz",
-        "hift.npz",
-        "fade.npz",
-        "ras.json",
-        "schedule.json",
-        "bistream.json",
-        "split.json",
-    )
-    return [name for name in (*names, *(f"spec/{name}" for name in spec)) if not data.has(name)]
+    names = ("features.npz", "spec/llm_tiny.npz", "spec/flow.npz", "spec/hift.npz", "spec/fade.npz")
+    return [name for name in names if not data.has(name)]
 
 
 def feature_extraction(data: SpecData) -> Comparisons:

@@ -26,7 +26,7 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
 from cc_tts.engines.cosyvoice.model.special_tokens import SPECIAL_TOKENS
 from cc_tts.engines.cosyvoice.prefill import BistreamState
 from cc_tts.engines.cosyvoice.runners.runner import SILENT_TOKENS
-from lab.cosyvoice.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
+from lab.cosyvoice.schedule import calls_with_hops
 from lab.cosyvoice.token2wav import stream_mel
 from lab.cosyvoice.whole_flow import looked_ahead
 from lab.cosyvoice.whole_vocoder import CausalStream, causal_whole
@@ -35,8 +35,7 @@ from tests.parity.cases import Recorded, first_tokens, lm_zero_shot, mel, mel_in
 from tests.parity.engine import stream_in_batch
 from tests.parity.engine_lm import BatchPlan, ids_in_batch, lm_in_batch
 from tests.parity.generation import ForcedTokens, speak, speak_streamed
-from tests.parity.orders import count_differences
-from tests.parity.result import EXACT, Array, Comparison, Comparisons
+from tests.parity.result import EXACT, Array, Comparison, Comparisons, count_differences
 
 TOLERANCE: Final = 1e-5
 """Of log-probabilities, mel and what lies between them."""
@@ -55,8 +54,6 @@ _OWN_MEL_TOLERANCE: Final = {"tiny": 2e-3, "full": 2e-2}
 """The same of mel that is ours, as the reference outputs have it."""
 _STEPS: Final = (1, 7, 25)  # frames of a piece
 _EVERY: Final = 7  # frame of the estimator's stages is recorded
-_OFFICIAL_LOOKAHEAD: Final = 8
-_NOT_STREAMED: Final = "not streamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ def groups(
     yield "source", source(vocoder, recorded)
     yield "wav in chunks", wav_in_chunks(model, recorded, _OWN_MEL_TOLERANCE[size])
     yield "special tokens", special_tokens(files)
-    yield "schedule", schedule(files)
+    yield "silent tokens", silent_tokens(files)
     if batch is not None:
         yield "engine llm", lm_in_batch(model.lm, recorded, batch)
         yield "engine ids", ids_in_batch(model.lm, recorded, batch)
@@ -286,13 +283,10 @@ def special_tokens(files: ThirdFiles) -> Comparisons:
         yield Comparison("special tokens", *count_differences(sorted(ours.items()), sorted(stored.items())), EXACT)
 
 
-def schedule(files: ThirdFiles) -> Comparisons:
-    """Which calls the reference makes, and how many samples come out of each; silent tokens are left out before."""
+def silent_tokens(files: ThirdFiles) -> Comparisons:
+    """The tokens that the reference leaves out before it makes audio of the others."""
     cases: list[dict[str, Any]] | None = files.read(FILES[1])
     if cases is not None:
-        keys = ("flow_calls", "hift_calls", "out_samples", "hop_after")
-        recorded = [[case[key] for key in keys] for case in cases]
-        yield Comparison("schedule", *count_differences([_calls(case) for case in cases], recorded), EXACT)
         silent = [case for case in cases if "llm_token_ids" in case]
         heard = [_heard(case["llm_token_ids"]) for case in silent]
         yield Comparison("silent tokens", *count_differences(heard, [case["flow_token_ids"] for case in silent]), EXACT)
@@ -312,23 +306,3 @@ def _heard(ids: Sequence[int]) -> list[int]:
     )
     sequence.take_sampled(ids, stopped=False)
     return sequence.tokens
-
-
-def _calls(case: dict[str, Any]) -> list[object]:
-    hops = HopSchedule(case["prompt_tokens"], hop=case["hop_at_start"], compat=True)
-    num_tokens = case["llm_tokens"]
-    if "llm_token_ids" in case:
-        num_tokens = len(_heard(case["llm_token_ids"]))
-    calls = calls_for(hops, num_tokens)
-    if case["note"] == _NOT_STREAMED:
-        calls = iter([FlowCall(num_tokens, 0, num_tokens, streaming=False, finalize=True)])
-    flow, vocoder, samples = [], [], []
-    num_frames = num_out = 0
-    for call in calls:
-        flow.append({"tokens": call.num_tokens, "streaming": call.streaming, "finalize": call.finalize})
-        num_frames += FRAMES_PER_TOKEN * call.num_new
-        vocoder.append({"mel": num_frames, "finalize": call.finalize})
-        done = 480 * (num_frames if call.finalize else num_frames - _OFFICIAL_LOOKAHEAD)
-        samples.append(done - num_out)
-        num_out = done
-    return [flow, vocoder, samples, hops.hop]

@@ -22,8 +22,8 @@ INF: Final = float("inf")
 CASES: Final = {
     *("llm_logp", "llm_noprompt_logp", "bi_out", "bi_logp", "noise_crc", "est_out_streaming_True", "enc_out_context"),
     *("mel_offline", "mel_chunk2 forward()", "mel_chunk2 step()", "mel_stream_final end step()", "wav_chunk3"),
-    *("hift_a_wav", "hift_b_wav", "source_wav", "kaldi_fbank_80", "ras3 frequencies", "spec ras", "spec schedule"),
-    *("spec bistream", "spec fade", "spec wave_with_cache", "fade_result"),
+    *("hift_a_wav", "hift_b_wav", "source_wav", "kaldi_fbank_80", "ras3 frequencies"),
+    *("spec fade", "spec wave_with_cache", "fade_result"),
     *("engine llm_logp", "engine llm_noprompt_logp", "engine ids", "engine mel_chunk2", "engine mel_stream_final end"),
     *("engine wav_chunk3", "engine pages left over"),
 }
@@ -53,7 +53,7 @@ def test_the_references_are_met(tmp_path: Path, capsys: pytest.CaptureFixture[st
     status, rows = verdicts(directory, tmp_path / "out.json", "--engine", "--seed", "1")
     printed = capsys.readouterr().out
     assert "0 failed" in printed
-    assert "not there, so not compared: text_splitting.json, spec/flow.npz" in printed
+    assert "not there, so not compared: spec/flow.npz" in printed
     assert status == 0
     assert set(rows) >= CASES
     assert all(row["judged"] and row["max_abs_error"] <= row["tolerance"] for row in rows.values())

@@ -20,7 +20,7 @@ CASES: Final = {
     *("pre_out_final", "pre_out_context", "est_time", "est_input", "est_block0", "est_out_streaming_True"),
     *("mel_offline", "mel_chunk2 forward()", "mel_chunk2 step()", "mel_stream_final end step()", "stream_f0"),
     *("hift_a_wav", "hift_a_wav_open", "hift_a_wav by 1", "hift_b_wav by 7", "hift_a_wav_quiet", "source_wav"),
-    *("wav_chunk3", "wav_last_official", "wav_chunk3 of own mel", "special tokens", "schedule", "silent tokens"),
+    *("wav_chunk3", "wav_last_official", "wav_chunk3 of own mel", "special tokens", "silent tokens"),
     *("engine llm_logp", "engine llm_instruct_logp", "engine ids", "engine mel_chunk2", "engine mel_stream_final end"),
     *("engine wav_chunk3", "engine pages left over"),
 }

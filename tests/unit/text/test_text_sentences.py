@@ -1,9 +1,6 @@
-"""Sentences of a whole text and of a stream are the same, and CosyVoice2's own splitting equals the reference."""
+"""Sentences of a whole text and of a stream are the same."""
 
-import json
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -11,13 +8,8 @@ from hypothesis import strategies as st
 
 from cc_tts.text.characters import has_speech
 from cc_tts.text.sentences import MAX_SENTENCE_CHARS, SentenceSplitter
-from tests.parity.splitting import split_paragraph
 
 pytestmark = pytest.mark.unit
-
-HERE = Path(__file__).parent
-GOLDEN: Any = json.loads((HERE.parents[1] / "data" / "text_splitting.json").read_text(encoding="utf-8"))
-FUZZED: list[dict[str, Any]] = json.loads((HERE / "text_splitting_fuzzed.json").read_text(encoding="utf-8"))
 
 texts = st.lists(
     st.sampled_from(
@@ -49,28 +41,6 @@ texts = st.lists(
 def all_at_once(text: str, max_chars: int = MAX_SENTENCE_CHARS) -> list[str]:
     splitter = SentenceSplitter(max_chars=max_chars)
     return splitter.push(text) + splitter.flush()
-
-
-@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["text"][:20])
-def test_split_paragraph_equals_the_reference(case: dict[str, Any]) -> None:
-    parts = split_paragraph(case["cleaned"], lambda text: text.split(" "), case["lang"], **GOLDEN["limits"])
-    assert parts == case["parts"]
-
-
-@pytest.mark.parametrize("case", FUZZED, ids=[str(number) for number in range(len(FUZZED))])
-def test_split_paragraph_equals_the_reference_on_fuzzed_text(case: dict[str, Any]) -> None:
-    parts = split_paragraph(case["text"], str.split, case["lang"])
-    if case["out"] == "IndexError":
-        assert parts, "the reference fails on a mark and a quotation mark at the beginning; we do not"
-    else:
-        assert parts == case["out"]
-
-
-def test_split_paragraph_at_commas_when_asked() -> None:
-    text = "a b c, d e f, g h i"
-    limits: dict[str, Any] = {"token_max_n": 4, "token_min_n": 2, "merge_len": 0}
-    assert split_paragraph(text, str.split, "en", **limits, comma_split=True) == ["a b c,", " d e f,", " g h i."]
-    assert split_paragraph(text, str.split, "en", **limits) == ["a b c, d e f, g h i."]
 
 
 @pytest.mark.parametrize(

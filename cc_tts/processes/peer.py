@@ -120,6 +120,10 @@ class Peer(ABC):
 
     # --- what the kinds of peers do ------------------------------------------------------------------------------------
 
+    @abstractmethod
+    async def start(self) -> None:
+        """Begin to use it, and wait until it is ready; raises ``ProcessFailed``, which says why, if it is not."""
+
     @property
     @abstractmethod
     def _sender(self) -> Sender | None: ...

@@ -30,7 +30,7 @@ log = logs.get(__name__)
 
 
 class RemoteConnection(Peer):
-    """See :class:`cc_tts.engines.worker.link.WorkerProcess`. ``engine``: what the worker must run."""
+    """The connection. ``engine``: what the worker must run."""
 
     def __init__(
         self,

@@ -43,8 +43,6 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
 
 
 class RemoteWorkers:
-    """The links to them. See :class:`cc_tts.engines.worker.client.WorkersElsewhere`."""
-
     def __init__(self, config: Config, *, clock: Clock, metrics: Metrics, look_up: LookUp = addresses_of) -> None:
         self._config = config
         self._clock = clock

@@ -13,13 +13,13 @@ import asyncio
 import contextlib
 import itertools
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Protocol
 
 from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream
 from cc_tts.engines.remote.pick import pick
+from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.worker.failover import FailoverStream
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import EngineDescription
@@ -27,23 +27,6 @@ from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported, U
 from cc_tts.metrics import Metrics
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_language, unknown_voice
 from cc_tts.voices.voice import Voice
-
-
-class WorkersElsewhere(Protocol):
-    """Workers on other machines, which may come and go."""
-
-    generations: Mapping[str, float]
-    """The shares of generations; see :func:`cc_tts.engines.remote.pick.tiers`."""
-
-    @property
-    def links(self) -> Sequence[WorkerLink]:
-        """Those that are known now, reached or not."""
-
-    async def start(self, *, is_needed: bool) -> None:
-        """Try each once, and keep trying. ``is_needed``: wait for one of them; raises ``ProcessFailed`` if none comes."""
-
-    async def stop(self) -> None:
-        """Part with all of them."""
 
 
 class WorkerEngine:
@@ -58,7 +41,7 @@ class WorkerEngine:
         children: Sequence[WorkerLink],
         *,
         metrics: Metrics,
-        elsewhere: WorkersElsewhere | None = None,
+        elsewhere: RemoteWorkers | None = None,
         fallback: Engine | None = None,
         beside: Engine | None = None,
     ) -> None:

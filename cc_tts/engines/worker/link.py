@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -42,7 +42,7 @@ from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.metrics import Metrics
 from cc_tts.processes import supervisor
 from cc_tts.processes.channel import Message
-from cc_tts.processes.peer import STOPPED, ProcessState
+from cc_tts.processes.peer import STOPPED, Peer, ProcessState
 from cc_tts.processes.supervisor import RESPONSE_TIMEOUT_S, Supervisor, python_child
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.voices.catalog import VoiceIndex
@@ -81,32 +81,10 @@ class WorkerLost(EngineFailed):
     """The worker ended, hung, or is not reached any more; the stream itself was in order."""
 
 
-class WorkerProcess(Protocol):
-    """It carries messages to a worker and back: a :class:`Supervisor`, or a connection to another machine."""
-
-    @property
-    def state(self) -> ProcessState:
-        """Where the worker stands."""
-
-    @property
-    def silent_s(self) -> float:
-        """Seconds for which a ping has been unanswered; 0 if none is."""
-
-    async def start(self) -> None:
-        """Wait until it is ready; raises ``ProcessFailed``, which says why, if it is not."""
-
-    async def stop(self) -> None:
-        """End it. Safe to call twice."""
-
-    def send(self, message: Message) -> None:
-        """Send, never blocks; raises ``ProcessFailed`` if it is not ready."""
-
-    def restart(self, reason: str) -> None:
-        """Take it for down, and begin anew."""
-
-
-MakeProcess = Callable[[Callable[[Message, bytes], None], Callable[[str], None]], WorkerProcess]
-"""It is given who takes the worker's messages, and who is called with the reason when it is down."""
+MakeProcess = Callable[[Callable[[Message, bytes], None], Callable[[str], None]], Peer]
+"""Makes what carries messages to a worker and back: a :class:`Supervisor`, or a connection to another machine. It is given
+who takes the worker's messages, and who is called with the reason when it is down.
+"""
 
 
 class OpenStream(ABC):

@@ -1,15 +1,17 @@
 """The server's side of the workers, with processes that are only made up."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
 from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.config.schema import Config
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
+from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.link import HUNG_FACTOR, WorkerLink
@@ -79,7 +81,7 @@ class FakeSupervisor:
         self.sent.append(message)
 
 
-def _made(process: FakeSupervisor, _on_message: object, on_down: Callable[[str], None]) -> FakeSupervisor:
+def _made(process: FakeSupervisor, _on_message: object, on_down: Callable[[str], None]) -> Any:
     process.on_down = on_down
     return process
 
@@ -736,24 +738,10 @@ async def test_the_silence_of_a_hung_worker_is_not_that_of_the_next_one() -> Non
 # --- generations ---
 
 
-class Elsewhere:
-    """Workers of other machines, which the test plays as it plays the others."""
-
-    links: tuple[WorkerLink, ...] = ()
-    generations: Mapping[str, float] = {}
-
-    async def start(self, *, is_needed: bool) -> None:
-        pass
-
-    async def stop(self) -> None:
-        pass
-
-
 def of_generations(lab: Lab, *generations: str, **weights: float) -> Lab:
     """Give each worker its generation, and generations their share of the calls."""
-    elsewhere = Elsewhere()
+    elsewhere = lab.engine._elsewhere = RemoteWorkers(Config(), clock=MonotonicClock(), metrics=lab.metrics)
     elsewhere.generations = weights
-    lab.engine._elsewhere = elsewhere
     for link, generation in zip(lab.links, generations, strict=True):
         link.generation = generation
     return lab

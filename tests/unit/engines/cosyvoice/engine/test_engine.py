@@ -282,6 +282,26 @@ def test_admission_refuses_who_would_starve_the_others() -> None:
     assert hall.engine.load_report().room > 0
 
 
+@pytest.mark.parametrize("apart_ms", [0.0, 17.0, 150.0], ids=["at once", "close together", "staggered"])
+def test_below_capacity_nobody_is_refused_nor_runs_dry(apart_ms: float) -> None:
+    hall = Hall(num_slots=40, max_streams=32, admits_all=False, first_audio_target_ms=450.0)
+    for stream_id in range(32):
+        hall.open(stream_id, *TEXTS)
+        hall.play(apart_ms)
+    hall.run()
+    assert all(heard.done for heard in hall.heard.values())
+    assert hall.engine._table.num_underruns == 0
+
+
+def test_without_admission_the_same_load_starves_listeners() -> None:
+    hall = Hall(num_slots=64, first_audio_target_ms=300.0, costs=FakeCosts(call_ms=25.0, call_ms_per_row=24.0))
+    for stream_id in range(64):
+        hall.open(stream_id, *TEXTS * 4)
+        hall.play(100)
+    hall.run()
+    assert hall.engine._table.num_underruns > 10
+
+
 def test_as_many_are_taken_as_there_was_room_for() -> None:
     hall = Hall(num_slots=64, admits_all=False, first_audio_target_ms=300.0, costs=FakeCosts(call_ms=40.0))
     hall.open(0, *TEXTS)

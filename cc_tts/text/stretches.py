@@ -4,8 +4,8 @@
 
     "Your name is 王小明, right? Gracias por llamar."  ─▸  en "Your name is " · zh "王小明, " · en "right? " · es "Gracias …"
 
-Digits, punctuation and pictures go with the words before them, and those at the beginning with the words behind. So do
-addresses of mail and web, and markup: its letters are not the text's.
+Digits, punctuation and pictures go with the words before them, and those at the beginning of a sentence with the words
+behind. So do addresses of mail and web, and markup: its letters are not the text's.
 """
 
 import re
@@ -26,6 +26,8 @@ speaker for a single word is heard as a fault, while a voice of Chinese says the
 measured with listeners.
 """
 _SENTENCE: Final = re.compile(r"(?:[^.!?…。！？\n]|\.(?=[^\W_]))*(?:[.!?…。！？\n]+[\"'”’»)\]）」』]*\s*|$)")
+_OF_ABBREVIATION: Final = re.compile(r"(?<=\.\s)[\d-]+\s")
+"""A number behind what may be no end of a sentence: ``ext. 8021 谢谢``."""
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _NO_WORDS: Final = re.compile(
     r"(?:https?://|www\.)[!-~]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|</?[a-z][^<>\n]{0,200}>|\]\([^)\s]*\)?"
@@ -91,11 +93,13 @@ class Languages:
     def _in_sentences(self, letters: str) -> list[Stretch]:
         changes: list[tuple[int, str]] = []
         for sentence in _SENTENCE.finditer(letters):
+            begin = None if _OF_ABBREVIATION.match(letters, sentence.start()) else sentence.start()
             for start, language in self._of_runs(list(_words(sentence.group(), sentence.start()))):
                 if not changes:
                     changes.append((0, language))
                 elif changes[-1][1] != language:
-                    changes.append((start - _num_opening(letters, start), language))
+                    changes.append((start - _num_opening(letters, start) if begin is None else begin, language))
+                begin = None
         changes = changes or [(0, self.base)]
         ends = [start for start, _ in changes[1:]] + [len(letters)]
         return [Stretch(start, end, language) for (start, language), end in zip(changes, ends, strict=True)]

@@ -9,6 +9,7 @@ import re
 from cc_tts.text.characters import digit_groups
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY
+from cc_tts.text.zh.signs import ADDRESS_SIGNS
 
 _LONG = 7
 """Digits from which on a number without a unit is a name; the shortest telephone numbers of subscribers have so many."""
@@ -24,6 +25,7 @@ _PHONE_NUMBERS = (
     r"(?P<country>\+\d{2})(?P<number>\d{9,11}|\d{2,4}(?:[ -]\d{3,4}){1,2})",
     r"(?P<number>[48]00[ -]?\d{3}[ -]?\d{4}|[48]00-\d{4}-\d{3}|[48]00\d-\d{3}-\d{3})",
     r"(?<!\d )(?P<number>\d{4} \d{4})(?! \d)",  # of Hong Kong
+    r"(?P<number>\d{3,6})(?=\s?(?:转|轉|分机|分機)\s?\d{1,4}(?!\d))",
 )
 _VARIANTS = {
     "码": "碼", "号": "號", "单": "單", "订": "訂", "编": "編", "验": "驗", "证": "證", "账": "帐賬帳", "户": "戶",
@@ -49,9 +51,9 @@ def _with_traditional(names: str) -> str:
 _NAMES = _with_traditional(
     "卡号|账号|账户|户号|单号|订单|编号|验证码|密码|尾号|尾数|工号|动态码|短信码|口令|会员号|流水号|取件码|邮编|身份证|证件号|号码|电话|手机|热线|"
     "[Tt]el\\.?|TEL|拨打|致电|分机|房号|房间号|航班|车牌|内线|会议号|QQ群?|(?:微信|企鹅)群|群号|短号|专线|总机|传真|区号|学号|工单|排队号|桌号|座位号|班次|"
-    "批号|代码|编码|激活码|提取码|邀请码|兑换码|优惠码|券码|授权码|校验码|核销码|识别码|安全码|表号|箱号|柜号|机号|设备号|客户号|受理号|取餐号|取票号|登机口从?|件号|票号|(?<![尺起筹加砝号編编代])码|(?<![一二三四五六七八九十0-9几两])号(?=[：:是为為係（(“「【\\s])|诊室|病房|包间|会议室|序列号|"
+    "批号|代码|编码|激活码|提取码|邀请码|兑换码|优惠码|券码|授权码|校验码|核销码|识别码|安全码|表号|箱号|柜号|机号|设备号|客户号|受理号|取餐号|取票号|登机口[从由]?|件号|票号|(?<![尺起筹加砝号編编代])码|(?<![一二三四五六七八九十0-9几两])号(?=[：:是为為係（(“「【\\s])|诊室|病房|包间|会议室|序列号|"
     "房间(?=[：:是为為])|(?:教室|办公室|包厢|储物柜|柜子|床位|机位|窗口)(?=[：:是为為])|(?<![\u4e00-\u9fff])凭|请凭|[，,]凭|"
-    "(?<![A-Za-z])(?:[Rr]oom|PIN|[Pp]in|OTP|CVV2?|CVC2?|PUK|IMEI|SN|ID|Id|[Cc]ode|CODE|[Pp]asscode|Ref|REF|UID|PNR)|"
+    "(?<![A-Za-z])(?:[Rr]oom|PIN|[Pp]in|OTP|CVV2?|CVC2?|PUK|IMEI|SN|ID|Id|[Cc]ode|CODE|[Pp]asscode|Ref|REF|UID|PNR|ZIP)|"
     "[卡折](?=[（(])|端口|回执|病历号|就诊号|住院号|合同号|保单号|保单|运单|面单|工牌|牌号|户名|证号|税号|"
     "(?:末|尾|后|前|首|尾数)(?:[二三四五六七八九两]|[2-9])(?:位(?:数字|数|号码)?|码|[個个](?:數?字|数字))"
 )
@@ -90,6 +92,9 @@ _MIN_ID_RUNS = 3  # unmeasured
 _AMOUNT_WITH_UNIT = re.compile(r"\d+[A-Z]+")
 
 
+_SIGNS = str.maketrans({sign: said for sign, said in ADDRESS_SIGNS.items() if sign not in ":@"})
+
+
 def say_digits(written: str) -> str:
     """Each run of digits is said one by one, 1 as 幺; a comma stands between runs and within long ones."""
     return "，".join(_grouped(run) for run in re.findall(r"\d+", written))
@@ -113,8 +118,7 @@ def _each_digit_of_quantity(match: re.Match[str]) -> str:
 
 
 def _with_signs(match: re.Match[str]) -> str:
-    said = match.group().replace("_", "下划线").replace("*", "星号").replace("#", "井号")
-    return said.translate(AS_NAME)
+    return match.group().translate(_SIGNS | AS_NAME)
 
 
 def _mixed_groups(match: re.Match[str]) -> str:
@@ -127,11 +131,11 @@ def _telephone(match: re.Match[str]) -> str:
     said = say_digits(groups["number"])
     if country:
         said = f"{'加' if country.startswith('+') else ''}{say_digits(country)}，{said}"
-    return (
-        f"{said}，{'轉' if '轉' in match.group() else '转'}{say_digits(groups['extension'])}"
-        if groups["extension"]
-        else said
-    )
+    extension = groups["extension"]
+    if not extension:
+        return said
+    key = extension.translate(AS_QUANTITY) if len(extension) == 1 else say_digits(extension)
+    return f"{said}，{'轉' if '轉' in match.group() else '转'}{key}"
 
 
 def _mixed_id(match: re.Match[str]) -> str:
@@ -148,10 +152,10 @@ say_identifiers = rewriter(
     (r"(?<![A-Za-z0-9.])(\d{1,2})F-(\d{2,4})(?!\d)", lambda match: f"{match[1]}楼，{say_digits(match[2])}"),
     (r"(?<![A-Za-z0-9])([BCOPGFH])2([BCOPGFH])(?![A-Za-z0-9])", r"\1 to \2"),  # B2B
     (
-        r"(?a)(?<![\w-])(?!0\d{3}[ -]\d{4}[ -]\d{4}(?![ -]?\d))\d{4}(?:[ -]\d{4}){2,4}(?:[ -]\d{1,3})?(?![\dA-Za-z-])",
+        r"(?a)(?<![\w-])(?!0\d{3}[ -]\d{4}[ -]\d{4}(?![ -]?\d))\d{4}(?:(?:[ -]\d{4}){2,4}(?:[ -]\d{1,3})?|[ -]\d{4}[ -]\d{1,3})(?![\dA-Za-z-])",
         _each_digit,
     ),  # a card
-    (r"(?<![A-Za-z\d-])[A-Z]{1,4}\d{3,5}(?: \d{3,5}){1,4}(?![\dA-Za-z])", _mixed_groups),
+    (r"(?<![A-Za-z\d-])[A-Z]{1,4}(?:\d{3,5}| \d{3} \d{3})(?: \d{3,5}){1,4}(?: [A-Z]{2})?(?![\dA-Za-z])", _mixed_groups),
     *((rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}", _telephone) for number in _PHONE_NUMBERS),
     (  # of an identity card
         r"(?<![\dA-Za-z.])(?:(\d{17})([\dXx])|(\d{3})(X))(?![\dA-Za-z])",
@@ -159,11 +163,16 @@ say_identifiers = rewriter(
     ),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
     (_NAMED, _named),
+    (r"(登机口[^。；]{1,12}[更改][为至到])(\d{3})(?!\d)", lambda match: match[1] + say_digits(match[2])),
     (r"(?<=[A-Za-z])\s?#\s?(\d{3,20})(?![\d#])", lambda match: f"号{say_digits(match[1])}"),
     (r"(?<=[\u4e00-\u9fff])\s?#\s?(\d{3,20})(?![\d#])", lambda match: say_digits(match[1])),
     (r"(?<=[民刑行执商知财][初终申再字执恢保异调督])\d{2,6}(?=号)", _each_digit),  # a case of a court
+    (r"\d{2,6}(?=[开字打][头頭])|(?<=[井星]号)\d{3,15}(?!\d)", _each_digit),
     (r"(?<=第)(?:\d{4,10}(?=号)|\d{5,10}(?=期))", _each_digit),
-    (r"(?<=[例比]如)([：:“]?)(\d{4,8})(?=[，。；、）)”]|井号|$)", lambda match: match[1] + say_digits(match[2])),
+    (
+        r"((?:[例比]如|[重再][复報报说說念]一?[遍次])[，：:“]{0,2})(\d{4,8})(?=[，。；、）)”]|井号|$)",
+        lambda match: match[1] + say_digits(match[2]),
+    ),
     (r"(?:(?<=股票)|(?<=基金)|(?<=证券)|(?<=個股)|(?<=个股))\d{6}(?![\d元股万亿份.,])", _each_digit),
     (
         r"((?<![A-Za-z])(?:ISO|IEC|GB|EN|DIN|JIS|RFC)(?:/[A-Z]{1,3})?\s?)(\d{3,6}(?:[:：-](?:19|20)\d\d)?)(?![\d.])",
@@ -187,7 +196,8 @@ say_identifiers = rewriter(
     (_MODEL, lambda match: match.group().translate(AS_QUANTITY).replace("-", "杠")),
     (r"(?a)\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){1,9}(?![\w@])", _with_signs),
     (
-        r"(?a)(?:(?<=微信|账号|密码|口令)|(?<=微信号)|(?<=用户名)|(?<=ID)|(?<=[码号][是为]))[：: ]?[A-Za-z]+\d+(?![\w-])",
+        r"(?a)(?:(?<=微信|账号|密码|口令)|(?<=微信号)|(?<=用户名)|(?<=ID)|(?<=[码号][是为]))[：: ]?"
+        r"(?=[^\s\d]{0,20}\d)(?=[A-Z\d-]{0,20}[a-z_!@#$%^&*])(?=[\W\d_]{0,20}[A-Za-z])[A-Za-z0-9][\w!@#$%^&*-]{2,30}(?<!-)",
         _with_signs,
     ),
     (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _with_signs),  # A02, of a queue
@@ -197,6 +207,10 @@ say_identifiers = rewriter(
     ),
     (
         _SERVICE_BEHIND_VERB,
+        lambda match: match[1] + say_digits(match[2]),
+    ),
+    (
+        r"((?:拨打|撥打|致电|致電)[\u4e00-\u9fff]{2,6})(\d{3,5})(?![\d.,%％:/年月日元块个次人户条笔件位家多余至到分秒])",
         lambda match: match[1] + say_digits(match[2]),
     ),
     (  # of a service that is dialled or sent to
@@ -213,6 +227,10 @@ say_identifiers = rewriter(
     ),  # a flight
     (rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNTED}A-Za-z]|[.,/:-]\d)", _each_digit),
     (_LETTERS_AND_DIGITS, _mixed_id),
+    (
+        r"(?<![A-Za-z0-9])[A-Z]{1,3}\d{3,4}(?=(?!(?:min|m?mol|[kc]cal|[bpr]pm)(?![a-z]))(?:[a-z]{3,8}|ti)(?![A-Za-z]))",
+        _each_digit_of_quantity,
+    ),  # A320neo
     (r"(?<=[A-Za-z]@)\d{2,12}(?![\dA-Za-z])", _each_digit),  # of a password
     (
         r"(?<![A-Za-z0-9.])@[A-Za-z_\u4e00-\u9fff]{1,20}\d{2,12}(?![\d年月日元个天:：.])",

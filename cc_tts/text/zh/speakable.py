@@ -148,8 +148,12 @@ _ITEM = (
 _folded = rewriter(
     (r"°\s?C(?![A-Za-z])", "℃"),
     ("∶", ":"),
+    (
+        r"(?<=[０-９])(?:，(?=[０-９]{3}(?![０-９]))|．(?=[０-９]))",
+        lambda match: unicodedata.normalize("NFKC", match.group()),
+    ),
     (r"(?<=\d)(?=[¼-¾⅐-⅞])", "又"),
-    (rf"(?<=[\u4e00-\u9fff])(?={_ITEM})", "，"),
+    (rf"(?<=[\u4e00-\u9fff）)”])(?={_ITEM})", "，"),
     (_ITEM, lambda match: f"{cardinal(unicodedata.normalize('NFKC', match[1]))}，"),
     (
         _COMPATIBILITY,
@@ -163,6 +167,7 @@ _CURRENCY_SIGNS = {
 }  # fmt: skip
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _DAYS = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
+_DAY = rf"(?<![A-Za-z])({_DAYS})(?:[a-z]{{0,5}}day|s|rs)?\.?"
 
 
 def _half_of_day(match: re.Match[str]) -> str:
@@ -180,7 +185,7 @@ def _month_and_day(match: re.Match[str]) -> str:
 
 def _days(match: re.Match[str]) -> str:
     """``Mon-Fri`` is said as 周一到周五 by all."""
-    return "到".join(f"周{'一二三四五六日'[_DAYS.split('|').index(day)]}" for day in match.groups())
+    return "到".join(f"周{'一二三四五六日'[_DAYS.split('|').index(day)]}" for day in match.groups() if day)
 
 
 _before_quantities = rewriter(
@@ -193,7 +198,7 @@ _before_quantities = rewriter(
         rf"(?<![A-Za-z])({_MONTHS})[a-z]{{0,6}}\.?\s(\d{{1,2}})(?:st|nd|rd|th)?(?![\d.:]|,\d)(?:,?\s(\d{{4}}))?(?!\d)",
         _month_and_day,
     ),
-    (rf"(?<![A-Za-z])({_DAYS})[a-z]{{0,6}}\.?\s?[-–—~]\s?({_DAYS})[a-z]{{0,6}}\b\.?", _days),
+    (rf"{_DAY}(?:\s?[-–—~]\s?{_DAY}(?![A-Za-z])|,?\s(?=\d{{1,2}}[:：点]|[上下]午))", _days),
 )
 _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),

@@ -118,7 +118,7 @@ def _each_digit_of_quantity(match: re.Match[str]) -> str:
 
 
 def _with_signs(match: re.Match[str]) -> str:
-    return match.group().translate(_SIGNS | AS_NAME)
+    return match.group().translate(_SIGNS).translate(AS_NAME)
 
 
 def _mixed_groups(match: re.Match[str]) -> str:

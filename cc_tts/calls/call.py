@@ -1,7 +1,7 @@
 """One call: its state, and what may be done with it. Changed only on the event loop."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
@@ -15,10 +15,9 @@ from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call_info import CallInfo, CallTimer
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector
-from cc_tts.calls.dtmf.gather import Gather, GatherRequest
+from cc_tts.calls.dtmf.gather import NOBODY, DigitsTo, Gather, GatherRequest
 from cc_tts.calls.ending import PROMPT_FAILED, Ending
 from cc_tts.calls.events import types
-from cc_tts.calls.events.bus import InClear
 from cc_tts.calls.follower import CallView, Followers
 from cc_tts.calls.prompts.disclosure import Disclosing
 from cc_tts.calls.prompts.player import PromptPlayer
@@ -475,15 +474,17 @@ class Call(CallView):
         if not self.waits_for_answer:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
 
-    def publish(self, data: types.EventData, in_clear: InClear | None = None) -> None:
+    def publish(
+        self, data: types.EventData, in_clear: types.CallData | None = None, digits_to: DigitsTo = NOBODY
+    ) -> None:
         """Send an event of this call; what happens to the call itself carries its metadata and client state."""
         self.keeper.keep()
         if isinstance(data, types.CallData):
             data = self.stamped(data)
         if in_clear is not None:
-            in_clear = replace(in_clear, data=self.stamped(in_clear.data))
+            in_clear = self.stamped(in_clear)
         self.spans.take(data)
-        self.services.events.publish(data, in_clear=in_clear, **self.of_events)
+        self.services.events.publish(data, in_clear=in_clear, digits_to=digits_to, **self.of_events)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

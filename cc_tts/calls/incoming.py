@@ -5,7 +5,6 @@ Runs on: the event loop.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
 
 from cc_tts import logs
 from cc_tts.calls import routing, traces
@@ -21,18 +20,17 @@ from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.calls.transfers.transfers import Transfers
 from cc_tts.config.schema import MediaDialect
 from cc_tts.errors import CcTtsError, ClientError, Draining
-from cc_tts.speech.prompt import Prompt, PromptDefaults
+from cc_tts.speech.prompt import Prompt
 from cc_tts.tracing.context import TraceContext
 from cc_tts.ua import messages
 
 log = logs.get(__name__)
 
 
-class MediaConnector(Protocol):
-    """Connects a call to the application of its route, and answers it then."""
-
-    def __call__(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
-        """Begin to connect. ``on_failed`` is called if the application does not take the connection in time."""
+MediaConnector = Callable[[Call, str, MediaDialect, Callable[[], None]], None]
+"""Connects a call to the application of its route, by this URL and dialect, and answers it then. The last argument is called
+if the application does not take the connection in time.
+"""
 
 
 class IncomingCalls:
@@ -104,7 +102,7 @@ class IncomingCalls:
                 self._present(call, snapshot.invite)
             elif call.media_route is not None:
                 unreachable = partial(call.end, "media_unreachable")
-                self._connect_media(call, *call.media_route, on_failed=unreachable)
+                self._connect_media(call, *call.media_route, unreachable)
 
     def _trusts(self, message: messages.IncomingCall) -> bool:
         return message.is_trusted or message.source in self._services.trusted_peers
@@ -144,14 +142,13 @@ class IncomingCalls:
                 config=config,
                 trunk=message.trunk,
             )
-            names = ("voice", "language", "instructions", "barge_in_speech")
-            call.defaults = PromptDefaults(**{name: getattr(decision, name) for name in names})
+            call.defaults = decision.defaults
             call.lead_in_ms, call.recorder.wanted = decision.lead_in_ms, decision.record
             call.disclosure = decision.disclosure
             self._table.reserve(call.id, call.tenant)
             if decision.refer != "refuse":
                 self._services.ua.send(messages.AllowRefers(call_id=call.id, targets=config.transfer.allowed))
-            if decision.voice is not None:
+            if call.defaults.voice is not None:
                 self._services.source.check_defaults(call.defaults)
             if decision.gather is not None:
                 call.gather(decision.gather)
@@ -186,7 +183,7 @@ class IncomingCalls:
         if decision.media_url:
             call.media_route = decision.media_url, decision.media_dialect
             unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")
-            self._connect_media(call, decision.media_url, decision.media_dialect, on_failed=unreachable)
+            self._connect_media(call, decision.media_url, decision.media_dialect, unreachable)
         elif decision.answer == "ring":
             call.timer.set(decision.ring_ms / 1000, call.accept)
             call.player.prepare()  # not below: a call that perhaps nobody answers occupies no engine

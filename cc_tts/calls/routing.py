@@ -16,7 +16,7 @@ from cc_tts.calls.dialplan import parameters as header_parameters
 from cc_tts.calls.dialplan.record import record_of
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.recording.recording import RecordRequest
-from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
+from cc_tts.config.schema import MAX_LEAD_IN_MS, Config, MediaDialect, RouteConfig
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.config.sections.prompts import is_url
 from cc_tts.config.sections.relay import RelaySettings
@@ -32,7 +32,17 @@ from cc_tts.errors import (
     TextTooLong,
     did_you_mean,
 )
-from cc_tts.speech.prompt import Content, Disclosure, Prompt, StagedContent, TextContent, Then, UrlContent, text_of
+from cc_tts.speech.prompt import (
+    Content,
+    Disclosure,
+    Prompt,
+    PromptDefaults,
+    StagedContent,
+    TextContent,
+    Then,
+    UrlContent,
+    text_of,
+)
 from cc_tts.speech.ssml import from_ssml
 
 ANNOUNCEMENT_USER: Final = "annc"
@@ -54,8 +64,8 @@ _THEN: Final[Mapping[str, AfterPrompt | None]] = {"": None, "hangup": "hangup", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
-    """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language``, ``instructions``
-    and ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if a call is not answered that waits for it.
+    """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``defaults`` are those of the call;
+    ``unanswered`` is spoken if a call is not answered that waits for it.
     ``media_url`` is the application that is to take its audio, ``relay`` the one that is to talk. ``gather`` has ``prompt``
     in it. ``transfer_to`` is whom the caller is handed over to after the prompt; nobody has checked whether that is allowed.
     ``refer``: who decides on a REFER of the caller. ``record``: the call is recorded like this from its first frame on.
@@ -64,14 +74,11 @@ class RouteDecision:
 
     answer: Literal["now", "ring", "manual"]
     prompt: Prompt | None
-    voice: str | None
-    language: str | None
-    instructions: str | None = None
+    defaults: PromptDefaults
     ring_ms: int = 0
     unanswered: Prompt | None = None
     lead_in_ms: int = 0
     gather: GatherRequest | None = None
-    barge_in_speech: BargeInBySpeech | None = None
     disclosure: Disclosure | None = None
     media_url: str = ""
     media_dialect: MediaDialect = "cc-tts"
@@ -123,9 +130,12 @@ def decide(
         answer=route.answer,
         ring_ms=route.ring_ms,
         prompt=prompt,
-        voice=style.voice,
-        language=style.language,
-        instructions=style.instructions,
+        defaults=PromptDefaults(
+            voice=style.voice,
+            language=style.language,
+            instructions=style.instructions,
+            barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
+        ),
         unanswered=_unanswered(route, style),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
         disclosure=Disclosure.of(route.disclosure, config.calls.disclosure),
@@ -133,7 +143,6 @@ def decide(
         media_dialect=route.media_dialect,
         relay=route.relay or None,
         gather=gather,
-        barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
         transfer_to=transfer_to,
         refer=route.refer,
         record=record_of(tts_headers.get("x-tts-record", ""), route.record, config.record),

@@ -1,7 +1,6 @@
-"""The contract of hosts, which place workers for the pool."""
+"""The messages between the pool and the hosts of workers."""
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -44,21 +43,3 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: float = 0.0
     first_audio_ms: float = 0.0
     is_refusing: bool = False
-
-
-class Hosts(Protocol):
-    """Those who place workers and look after them."""
-
-    async def poll(self) -> Sequence[HostStatus]:
-        """Every host that is heard of; makes one for each device that has none. Raises ``ProcessFailed`` if no host will be
-        heard of again.
-        """
-
-    async def drain(self, worker: str) -> None:
-        """Have a worker speak to the end and stay away until :meth:`start`. Raises ``WorkerNotFound``."""
-
-    async def start(self, worker: str) -> None:
-        """Start a drained worker again, with the pool's configuration of now. Raises ``WorkerNotFound``."""
-
-    async def take_voices(self, worker: str) -> None:
-        """Have a host fetch the voices that it lacks, and start its worker anew with them. Raises ``WorkerNotFound``."""

@@ -138,7 +138,7 @@ def _choose_authentication(*, is_own: bool) -> None:
 
 
 class RayHosts:
-    """See :class:`cc_tts.pool.hosts.Hosts`. :func:`connect` comes before; ``is_own`` is what it returned."""
+    """Places workers and looks after them. :func:`connect` comes before; ``is_own`` is what it returned."""
 
     def __init__(self, config: Config, *, pool_url: str, generation: str = "", is_own: bool, clock: Clock) -> None:
         self._address = "127.0.0.1" if is_own else ""
@@ -153,20 +153,22 @@ class RayHosts:
         self._reconciled_ns: int | None = None
 
     async def poll(self) -> Sequence[HostStatus]:
-        """Ask each host how it is; see the contract."""
+        """Ask every host that is heard of how it is; makes one for each device that has none. Raises ``ProcessFailed`` if no
+        host will be heard of again.
+        """
         found: Sequence[HostStatus] = await self._on_thread(self._look)
         return found
 
     async def drain(self, worker: str) -> None:
-        """Drain a host; see the contract."""
+        """Have a worker speak to the end and stay away until :meth:`start`. Raises ``WorkerNotFound``."""
         await self._on_thread(lambda: self._ask(worker, "drain"))
 
     async def start(self, worker: str) -> None:
-        """Start a host's worker; see the contract."""
+        """Start a drained worker again, with the pool's configuration of now. Raises ``WorkerNotFound``."""
         await self._on_thread(lambda: self._ask(worker, "start", self._settings()))
 
     async def take_voices(self, worker: str) -> None:
-        """Have a host fetch the voices; see the contract."""
+        """Have a host fetch the voices that it lacks, and start its worker anew with them. Raises ``WorkerNotFound``."""
         await self._on_thread(lambda: self._ask(worker, "take_voices", self._pool_url))
 
     def down(self) -> int:

@@ -14,7 +14,8 @@ from cc_tts.cluster.messages import Leases, Node, NodeReport, Nodes, Worker, Wor
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.metrics import Encode, encode_text
 from cc_tts.pool.hints import ScaleHints
-from cc_tts.pool.hosts import Hosts, HostStatus
+from cc_tts.pool.hosts import HostStatus
+from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.voices import VoiceFiles, VoiceFolder
 from cc_tts.processes.tasks import cancel_all
 
@@ -41,7 +42,7 @@ class PoolState:
 
     def __init__(
         self,
-        hosts: Hosts,
+        hosts: RayHosts,
         *,
         clock: Clock,
         first_audio_target_ms: float,

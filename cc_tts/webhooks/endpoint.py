@@ -15,7 +15,7 @@ from cc_tts.processes.tasks import TaskSet, cancel_all
 from cc_tts.tracing.span import Span
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks import signing
-from cc_tts.webhooks.post import Outcome, Post
+from cc_tts.webhooks.post import HttpPost, Outcome
 from cc_tts.webhooks.queue import Delivery, DeliveryQueue, DropReason
 from cc_tts.webhooks.target import Target
 
@@ -64,7 +64,7 @@ class Endpoint:
         *,
         clock: Clock,
         metrics: Metrics,
-        post: Post,
+        post: HttpPost,
         settle: Callable[[Target, Delivery], None],
         tracer: Tracer,
         on_answer: Callable[[Target, Delivery, bytes], None],

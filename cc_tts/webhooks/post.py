@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import aiohttp
 
@@ -49,15 +49,8 @@ class Outcome:
         return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - RFC 9110 §15.3
 
 
-class Post(Protocol):
-    """Makes one attempt; never raises but for a cancellation."""
-
-    async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
-        """Send the body to the target."""
-
-
 class HttpPost:
-    """A guarded target is reached at ``allowed`` hosts alone."""
+    """Makes attempts, which never raise but for a cancellation. A guarded target is reached at ``allowed`` hosts alone."""
 
     def __init__(self, clock: Clock, allowed: Callable[[], AllowedHosts]) -> None:
         self._clock = clock

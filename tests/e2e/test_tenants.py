@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -97,7 +97,7 @@ class NoHosts:
 async def a_pool(tenants: Mapping[str, TenantConfig]) -> AsyncIterator[str]:
     clock, port = MonotonicClock(), free_ports()
     leases = TenantLeases(tenants, clock=clock)
-    state = PoolState(NoHosts(), clock=clock, first_audio_target_ms=300.0, leases=leases)
+    state = PoolState(cast("Any", NoHosts()), clock=clock, first_audio_target_ms=300.0, leases=leases)
     runner = web.AppRunner(build_app(state, token=""), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, HOST, port).start()

@@ -105,7 +105,7 @@ class Exchange:
         self.engine.make_pcm = tone
         self.services.source = SpeechSource(cast("Any", self.engine), Normalizer(), self.config.tts)
 
-    def _connect_media(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
+    def _connect_media(self, call: Call, url: str, dialect: MediaDialect, on_failed: Callable[[], None]) -> None:
         self.dialled.append((call, url, dialect, on_failed))
 
     @property

@@ -9,7 +9,7 @@ import types
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import msgspec
@@ -99,7 +99,7 @@ class Pool:
 
     async def start(self) -> None:
         self.state = PoolState(
-            self.hosts,
+            cast("Any", self.hosts),
             clock=MonotonicClock(),
             first_audio_target_ms=300.0,
             voice_folder=self.folder,

@@ -37,7 +37,7 @@ class DialBack:
         self._http = client_socket.new_client("routes.media_url")
         self._tasks = TaskSet()
 
-    def dial(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
+    def dial(self, call: Call, url: str, dialect: MediaDialect, on_failed: Callable[[], None]) -> None:
         """Connect, answer the call if it is not answered, serve it. ``on_failed``: nobody took the connection in time."""
         spoken = TwilioDialect() if dialect == "twilio" else OwnDialect(self._line_rate_hz)
         self._tasks.begin(self._serve(call, URL(url), spoken, on_failed), f"media {call.id}")

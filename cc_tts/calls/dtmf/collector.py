@@ -16,7 +16,6 @@ from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptGather
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, Gather, GatherRequest
 from cc_tts.calls.events import types
-from cc_tts.calls.events.bus import InClear
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.clock import NS_PER_MS, Clock
@@ -192,9 +191,8 @@ class DtmfCollector:
             prompt_error=gather.prompt_error,
         )
         if request.sensitive:
-            to = request.digits_to
             hidden = msgspec.structs.replace(complete, digits="x" * len(gather.digits), digits_withheld=True)
-            self._publish(hidden, InClear(data=complete, connection=to.connection, webhook=to.webhook))
+            self._publish(hidden, complete, request.digits_to)
         else:
             self._publish(complete)
         self._log.info("gather_complete", gather_id=gather.id, result=gather.result, tries=gather.tries)

@@ -41,6 +41,9 @@ class DigitsTo:
     webhook: str = ""
 
 
+NOBODY: Final = DigitsTo()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherRequest:
     """A request to collect keys. A timeout of ``None`` never ends it.
@@ -64,7 +67,7 @@ class GatherRequest:
     max_tries: int = 1
     flush_buffer: bool = False
     sensitive: bool = False
-    digits_to: DigitsTo = DigitsTo()
+    digits_to: DigitsTo = NOBODY
     client_state: str | None = None
     then: Then = "stay"
 

@@ -4,12 +4,12 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from cc_tts.calls.dtmf.gather import NOBODY, DigitsTo
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.events.types import CallData, EventData
 from cc_tts.clock import Clock
@@ -40,15 +40,6 @@ class Event(msgspec.Struct, frozen=True):
     tenant: Annotated[str | UnsetType, Meta(description="Whose call it is; left out if it is no tenant's.")] = UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InClear:
-    """The data of an event in clear, for readers that may see digits, and for the connection or the webhook of this name."""
-
-    data: CallData
-    connection: str = ""
-    webhook: str = ""
-
-
 class Subscription(Outbox[Event]):
     """The events for one reader that its filters let through, after those that it has missed."""
 
@@ -77,8 +68,8 @@ class Subscription(Outbox[Event]):
             return False
         return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
 
-    def may_see(self, in_clear: InClear) -> bool:
-        return self._sees_digits or (bool(self._connection) and self._connection == in_clear.connection)
+    def sees_digits(self, to: DigitsTo) -> bool:
+        return self._sees_digits or (bool(self._connection) and self._connection == to.connection)
 
     def close(self) -> None:
         super().close()
@@ -184,28 +175,30 @@ class EventBus:
         call_id: str | None = None,
         tenant: str = "",
         webhook: CallWebhook | None = None,
-        in_clear: InClear | None = None,
+        in_clear: CallData | None = None,
+        digits_to: DigitsTo = NOBODY,
         trace: TraceContext | None = None,
     ) -> Event:
-        """Send an event to every subscriber whose filters let it through, and to the webhooks, ``webhook`` among them. What
-        is ``in_clear`` is not kept. Never blocks.
+        """Send an event to every subscriber whose filters let it through, and to the webhooks, ``webhook`` among them. Those
+        who may see digits, and ``digits_to``, get it with the data ``in_clear`` if there are some, which are not kept. Never
+        blocks.
         """
         self._seq[call_id] += 1
         self._last_number += 1
         event = self.stamp(data, id_=self.last_id, call_id=call_id, seq=self._seq[call_id], tenant=tenant)
         self._keep(event, tenant)
-        clear_event = None if in_clear is None else msgspec.structs.replace(event, data=in_clear.data)
+        clear_event = None if in_clear is None else msgspec.structs.replace(event, data=in_clear)
         for subscription in tuple(self._subscribers):
             if subscription.wants(event):
-                sees_it = in_clear is not None and subscription.may_see(in_clear)
-                subscription.put(clear_event if clear_event is not None and sees_it else event)
+                is_clear = clear_event is not None and subscription.sees_digits(digits_to)
+                subscription.put(clear_event if clear_event is not None and is_clear else event)
         if self._sink is not None:
             self._sink(
                 event,
                 tenant=tenant,
                 of_call=webhook,
                 clear_event=clear_event,
-                clear_for="" if in_clear is None else in_clear.webhook,
+                clear_for=digits_to.webhook,
                 trace=trace,
             )
         return event

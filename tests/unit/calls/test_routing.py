@@ -22,7 +22,7 @@ from cc_tts.errors import (
     NothingToSay,
     TextTooLong,
 )
-from cc_tts.speech.prompt import Prompt, StagedContent, TextContent, UrlContent, texts_of
+from cc_tts.speech.prompt import Prompt, PromptDefaults, StagedContent, TextContent, UrlContent, texts_of
 from cc_tts.ua.guard.limits import PeerList
 
 pytestmark = pytest.mark.unit
@@ -67,7 +67,7 @@ def text_of(decision: RouteDecision) -> TextContent:
 
 def test_a_route_greets() -> None:
     decision = route("sip:hello@tts")
-    assert (decision.answer, decision.voice, decision.language) == ("now", "en-gb", "en")
+    assert (decision.answer, decision.defaults.voice, decision.defaults.language) == ("now", "en-gb", "en")
     assert text_of(decision) == TextContent("Hello.", "en-gb", "en")
     assert prompt_of(decision).then == "hangup"
 
@@ -78,7 +78,7 @@ def test_the_text_header_goes_before_the_greeting() -> None:
     assert prompt_of(decision).then == "hangup", "the route's `then` is the default for every prompt of the INVITE"
     stay = route("sip:hello@tts", {"X-TTS-Text": "Guten%20Tag", "X-TTS-Then": "stay"})
     assert prompt_of(stay).then == "stay"
-    assert (decision.voice, decision.language) == ("de", "de-DE")
+    assert (decision.defaults.voice, decision.defaults.language) == ("de", "de-DE")
 
 
 def test_instructions_are_how_the_words_of_the_call_are_spoken() -> None:
@@ -86,16 +86,16 @@ def test_instructions_are_how_the_words_of_the_call_are_spoken() -> None:
     for more in ({}, {"X-TTS-Text": "Hi"}, {"X-TTS-SSML": "<speak>Hi</speak>"}):
         decision = route("sip:hello@tts", headers | more)
         (text,) = texts_of(prompt_of(decision).content)
-        assert (decision.instructions, text.instructions) == ("用四川话说", "用四川话说")
-    assert route("sip:hello@tts", {"X-TTS-Instructions": "%20"}).instructions is None
+        assert (decision.defaults.instructions, text.instructions) == ("用四川话说", "用四川话说")
+    assert route("sip:hello@tts", {"X-TTS-Instructions": "%20"}).defaults.instructions is None
 
 
 def test_the_instructions_of_a_route_are_of_its_greeting_and_of_the_call_unless_a_header_has_others() -> None:
     calm = Config(sip=CONFIG.sip, routes={"a": RouteConfig(greeting="Hi.", instructions="speak calmly")})
     decision = route("sip:a@tts", config=calm)
-    assert (decision.instructions, text_of(decision).instructions) == ("speak calmly", "speak calmly")
+    assert (decision.defaults.instructions, text_of(decision).instructions) == ("speak calmly", "speak calmly")
     other = route("sip:a@tts", {"X-TTS-Instructions": "fast", "X-TTS-Text": "Hello"}, config=calm)
-    assert (other.instructions, text_of(other).instructions) == ("fast", "fast")
+    assert (other.defaults.instructions, text_of(other).instructions) == ("fast", "fast")
 
 
 @pytest.mark.parametrize("value", ["calm%", "x" * 501, "calm%3C%7Cendofprompt%7C%3E", "calm%00"])
@@ -138,14 +138,14 @@ def test_header_names_have_no_case() -> None:
 
 def test_without_a_greeting_there_is_silence() -> None:
     decision = route("sip:ring@tts")
-    assert decision == RouteDecision(answer="ring", ring_ms=700, prompt=None, voice=None, language=None)
+    assert decision == RouteDecision(answer="ring", ring_ms=700, prompt=None, defaults=PromptDefaults())
     assert route("sip:desk@tts").answer == "manual"
 
 
 def test_a_voice_header_applies_to_the_greeting_and_the_call() -> None:
     decision = route("sip:hello@tts", {"X-TTS-Voice": "fr"})
     assert text_of(decision).voice == "fr"
-    assert decision.voice == "fr"
+    assert decision.defaults.voice == "fr"
 
 
 @pytest.mark.parametrize(("value", "then"), [("hangup", "hangup"), ("STAY", "stay"), ("", "hangup")])

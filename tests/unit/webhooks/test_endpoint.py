@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from yarl import URL
@@ -92,7 +92,7 @@ def stage(**settings: Any) -> Any:
             WebhooksConfig(**settings),
             clock=it.clock,
             metrics=metrics,
-            post=it,
+            post=cast("Any", it),
             settle=it.settle,
             tracer=Tracer(it.clock, export=it.spans.append),
             on_answer=lambda _target, _delivery, answer: it.answers.append(answer),

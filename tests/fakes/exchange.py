@@ -112,6 +112,12 @@ class Exchange:
     def seen(self) -> list[Event]:
         return list(self._subscription._queue)
 
+    def ended_as(self, call_id: str) -> tuple[str, str]:
+        """The result of a call that is over, and why."""
+        ending = self.registry.call(call_id).ending
+        assert ending is not None
+        return ending.result, ending.reason
+
     def kinds(self, call_id: str | None) -> list[str]:
         return [event.type for event in self.seen if event.call_id == call_id]
 

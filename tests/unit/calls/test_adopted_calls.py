@@ -52,6 +52,12 @@ def adopted(before: Exchange, *snapshots: messages.CallSnapshot) -> Exchange:
     return after
 
 
+def record_of(before: Exchange, call_id: str) -> records.CallRecord:
+    record = records.decode(before.ua.records[call_id])
+    assert record is not None
+    return record
+
+
 @pytest.fixture
 def before() -> Exchange:
     return Exchange()
@@ -65,8 +71,7 @@ async def test_a_record_has_neither_texts_nor_digits(before: Exchange) -> None:
     call.gather(GatherRequest(prompt=said("Hidden question"), invalid_prompt=said("Hidden complaint")))
     before.ua.digit(call_id, "7")
     await before.settle()
-    record = records.decode(before.ua.records[call_id])
-    assert record is not None
+    record = record_of(before, call_id)
     shown = str(msgspec.to_builtins(record))
     assert SECRET not in shown
     assert "idden" not in shown
@@ -83,16 +88,14 @@ async def test_a_record_is_sent_when_it_has_changed_and_only_then(before: Exchan
     before.ua.digit(call_id, "7")
     assert before.ua.records[call_id] is sent, "a key is nothing that lasts"
     call.update(defaults=PromptDefaults(speed=1.5), metadata={"a": "b"}, client_state="c")
-    record = records.decode(before.ua.records[call_id])
-    assert record is not None
+    record = record_of(before, call_id)
     assert (record.defaults.speed, record.metadata, record.client_state) == (1.5, {"a": "b"}, "c")
 
 
 async def test_what_is_no_record_of_this_version_is_none(before: Exchange) -> None:
     call_id = before.talking()
     encoded = before.ua.records[call_id]
-    record = records.decode(encoded)
-    assert record is not None
+    record = record_of(before, call_id)
     newer = msgspec.structs.replace(record, version=records.VERSION + 1)
     for useless in (b"", b"\xff" * 40, encoded[:-1], msgspec.msgpack.encode([1]), msgspec.msgpack.encode(newer)):
         assert records.decode(useless) is None
@@ -109,8 +112,7 @@ async def test_of_a_long_queue_the_next_prompts_are_kept(before: Exchange, monke
     monkeypatch.setattr(records, "MAX_UTTERANCES", 2)
     call_id = before.talking("silent")
     said_first = [before.registry.call(call_id).speak(said()).id for _ in range(3)][:2]
-    record = records.decode(before.ua.records[call_id])
-    assert record is not None
+    record = record_of(before, call_id)
     assert [each.id for each in record.utterances] == said_first
 
 
@@ -304,9 +306,7 @@ async def test_a_call_that_has_ended_meanwhile_ends_with_its_reason(before: Exch
     after.ua.ended(call_id, by="local")
     after.registry.present_adopted()
     assert after.kinds(call_id) == ["call.terminated"], "there is nothing to take up"
-    ending = after.registry.call(call_id).ending
-    assert ending is not None
-    assert (ending.result, ending.reason) == ("completed", "local_hangup")
+    assert after.ended_as(call_id) == ("completed", "local_hangup")
 
 
 async def test_a_call_of_which_nothing_is_known_is_ended(before: Exchange) -> None:
@@ -400,6 +400,4 @@ async def test_a_gather_and_a_call_that_rang_end_without_a_server_too(before: Ex
     after.ua.report(snapshot_of(before, ringing, "invited", invite=None, media=None, sip_code=180))
     after.ua.ended(ringing, sip_code=487)
     assert [after.registry.call(each).state for each in (asked, ringing)] == [CallState.TERMINATED] * 2
-    ending = after.registry.call(ringing).ending
-    assert ending is not None
-    assert (ending.result, ending.reason) == ("unanswered", "cancelled")
+    assert after.ended_as(ringing) == ("unanswered", "cancelled")

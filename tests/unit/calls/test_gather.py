@@ -206,17 +206,16 @@ async def test_a_prompt_behind_a_protected_one_is_not_said_once_keys_are_pressed
     assert caller.result["digits"] == "56"
 
 
-@pytest.mark.parametrize(("before_ms", "expected"), [(0, "12"), (1999, "12"), (2001, "")])
-async def test_keys_typed_ahead_are_the_first_digits(caller: Caller, before_ms: float, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("before_ms", "flush_buffer", "expected"),
+    [(0, False, "12"), (1999, False, "12"), (2001, False, ""), (0, True, "")],
+)
+async def test_keys_typed_ahead_are_the_first_digits(
+    caller: Caller, before_ms: float, expected: str, *, flush_buffer: bool
+) -> None:
     caller.press("12")
     caller.loop.advance(before_ms)
-    gather = caller.gather()
-    assert gather.digits == expected
-
-
-async def test_keys_typed_ahead_are_dropped_if_wanted(caller: Caller) -> None:
-    caller.press("12")
-    assert caller.gather(flush_buffer=True).digits == ""
+    assert caller.gather(flush_buffer=flush_buffer).digits == expected
 
 
 async def test_keys_typed_ahead_interrupt_the_prompt_before_it_is_heard(caller: Caller) -> None:
@@ -326,25 +325,22 @@ async def test_a_gather_that_is_stopped_is_silent(caller: Caller) -> None:
     assert prompt.completion_cause == "cancelled"
 
 
-@pytest.mark.parametrize("in_prompt", [True, False])
-async def test_a_hangup_ends_it_once_and_before_the_call(caller: Caller, in_prompt: bool) -> None:
+@pytest.mark.parametrize(("in_prompt", "dies"), [(True, False), (False, False), (False, True)])
+async def test_a_hangup_ends_it_once_and_before_the_call(caller: Caller, *, in_prompt: bool, dies: bool) -> None:
     caller.gather(prompt=words(barge_in_dtmf=False), max_tries=3)
     if not in_prompt:
         await caller.prompt_ends()
     caller.press("1")
-    caller.exchange.ua.ended(caller.call.id)
+    if dies:
+        caller.exchange.ua.die()
+    else:
+        caller.exchange.ua.ended(caller.call.id)
     caller.loop.advance(60_000)
     assert caller.result["result"] == "call_ended"
     kinds = caller.exchange.kinds(caller.call.id)
     assert kinds.index("call.gather_complete") < kinds.index("call.terminated")
     with pytest.raises(WrongState):
         caller.gather()
-
-
-async def test_a_dead_user_agent_ends_it(caller: Caller) -> None:
-    caller.gather()
-    caller.exchange.ua.die()
-    assert caller.result["result"] == "call_ended"
 
 
 async def test_sensitive_keys_go_to_nobody_who_may_not_see_them(caller: Caller) -> None:

@@ -13,7 +13,6 @@ from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.input.audio import AudioInput
 from cc_tts.calls.input.stream import INTERRUPTED_QUIET_S
-from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.config.schema import MediaConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent
@@ -118,18 +117,12 @@ async def test_both_directions_are_two_channels(stage: Stage) -> None:
     assert {direction for direction, _ in client.frames} == {"in"}
 
 
+@pytest.mark.parametrize(("direction", "directions"), [("in", {"in"}), ("both", {"in", "out"})])
 @staged()
-async def test_two_directions_on_their_own(stage: Stage) -> None:
-    client = Client(stage, "both", interleaves=False)
+async def test_directions_on_their_own_at_another_rate(stage: Stage, direction: str, directions: set[str]) -> None:
+    client = Client(stage, direction, 16000, interleaves=False)
     await asyncio.sleep(0.1)
-    assert {direction for direction, _ in client.frames} == {"in", "out"}
-    assert {len(frame) for _, frame in client.frames} == {FRAME_BYTES}
-
-
-@staged()
-async def test_a_client_may_want_another_rate(stage: Stage) -> None:
-    client = Client(stage, "in", 16000)
-    await asyncio.sleep(0.1)
+    assert {each for each, _ in client.frames} == directions
     assert {len(frame) for _, frame in client.frames} == {2 * FRAME_BYTES}
     assert client.told[0]["rate"] == 16000
 
@@ -408,36 +401,6 @@ async def test_more_than_is_buffered_is_refused_and_counted(stage: Stage) -> Non
 
 
 @staged()
-async def test_on_hold_audio_waits(stage: Stage) -> None:
-    client, pcm = Client(stage), sound(1000)
-    client.talk.audio(pcm)
-    client.talk.end()
-    await asyncio.sleep(0.2)
-    stage.leg.is_held = True
-    stage.ua.report(messages.HoldChanged(stage.call.id, by="remote"))
-    await asyncio.sleep(30)
-    assert not client.all("speak.complete")
-    stage.leg.is_held = False
-    stage.ua.report(messages.HoldChanged(stage.call.id, by="none"))
-    await stage.until_quiet()
-    assert stage.heard == pcm
-
-
-@staged()
-async def test_prompts_and_audio_take_turns(stage: Stage) -> None:
-    client = Client(stage)
-    client.talk.audio(sound(300))
-    client.talk.end()
-    spoken = stage.call.speak(Prompt(content=TextContent("Hello.")))
-    client.talk.audio(sound(300))
-    client.talk.end()
-    await stage.until_quiet()
-    utterances = list(stage.call.utterances.values())
-    assert utterances[1] is spoken
-    assert {each.completion_cause for each in utterances} == {CompletionCause.NORMAL}
-
-
-@staged()
 async def test_half_a_sample_is_refused(stage: Stage) -> None:
     client = Client(stage)
     with pytest.raises(MalformedRequest):
@@ -491,19 +454,3 @@ async def test_the_calls_end_is_the_last_that_a_client_hears(stage: Stage) -> No
     assert client.has_ended
     client.stream.close(hangs_up=True)
     assert stage.ua.commands("hangup") == []
-
-
-@staged()
-async def test_audio_before_the_answer_waits_for_it(stage: Stage) -> None:
-    call_id = stage.ua.incoming("manual")
-    stage.call = stage.exchange.registry.call(call_id)
-    stage.leg = stage.ua.legs[call_id]
-    client, pcm = Client(stage), sound(300)
-    client.talk.audio(pcm)
-    client.talk.end()
-    await asyncio.sleep(1)
-    assert stage.heard == b""
-    stage.call.answer()
-    stage.ua.established(call_id, at_ns=stage.clock.now_ns())
-    await stage.until_quiet()
-    assert stage.heard == pcm

@@ -62,16 +62,11 @@ class Line:
         self.refused += num - begun
 
 
-def test_one_node_has_everything() -> None:
-    leases = started(40)
+@pytest.mark.parametrize("limit", [40, 0])
+def test_one_node_has_everything_and_what_has_no_limit_is_not_divided(limit: int) -> None:
+    leases = started(limit)
     leases.report("line-1", {})
-    assert leases.shares("line-1") == Leases(TTL_S, {"acme": TenantShare(calls=40)})
-
-
-def test_what_has_no_limit_is_not_divided() -> None:
-    leases = TenantLeases({"acme": TenantConfig()}, clock=FakeClock())
-    leases.report("line-1", {})
-    assert leases.shares("line-1").tenants["acme"] == TenantShare()
+    assert leases.shares("line-1") == Leases(TTL_S, {"acme": TenantShare(calls=limit or None)})
 
 
 def test_nodes_come_to_what_they_use() -> None:
@@ -86,26 +81,6 @@ def test_nodes_come_to_what_they_use() -> None:
     assert (one.held or 0) + (two.held or 0) == 100
     assert (one.held or 0) > 60
     assert (two.held or 0) > 10
-
-
-def test_a_node_that_begins_late_gets_its_part_of_what_another_has() -> None:
-    leases = started(20)
-    one, two = Line("line-1", leases), Line("line-2", leases)
-    one.report()
-    one.ask(20)
-    for _ in range(4):
-        one.report()
-        two.report()
-        two.ask(1)
-    assert (one.calls, two.calls) == (20, 0), "all of it is in use"
-    one.calls = 15
-    for _ in range(3):
-        one.report()
-        one.ask(10)
-        two.report()
-        two.ask(10)
-    assert two.calls >= 1
-    assert one.calls + two.calls <= 20
 
 
 @given(st.data())

@@ -70,14 +70,11 @@ def test_ids_of_nobody_else(id_: str) -> None:
     assert line_nodes().owner(id_) is None
 
 
-def test_the_address_is_the_configured_one() -> None:
-    assert line_nodes().owner("utt_line-2_0123456789abcdef") == Owner("line-2", OTHER_URL)
-
-
 def test_a_table_with_our_own_name_says_our_address() -> None:
     nodes = line_nodes(ClusterConfig(nodes={"line-1": URL, "line-2": OTHER_URL}))
     assert nodes.base_url == URL
     assert nodes.owner("call_line-1_0123456789abcdef") is None
+    assert nodes.owner("utt_line-2_0123456789abcdef") == Owner("line-2", OTHER_URL)
 
 
 def test_nodes_of_the_pool_come_and_go() -> None:

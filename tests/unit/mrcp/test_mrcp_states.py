@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -28,6 +28,7 @@ from cc_tts.processes.channel import Message
 pytestmark = pytest.mark.unit
 
 CHANNEL = "abc@speechsynth"
+Kind = TypeVar("Kind", bound=Message)
 PLS = b"<lexicon/>"
 
 
@@ -88,22 +89,25 @@ class Bench:
         self._last_number += 1
         return self._last_number
 
-    def ask(self, method: str, body: bytes = b"", **headers: str) -> Answer | None:
-        """Send a request; returns what came of it at once."""
+    def send(self, method: str, body: bytes = b"", **headers: str) -> None:
         self._last_request += 1
-        num = len(self.answers)
         named = [(name.replace("_", "-"), value) for name, value in headers.items()]
         self.synthesizer.handle(Request(method, self._last_request, (("Channel-Identifier", CHANNEL), *named), body))
-        return self.answers[-1] if len(self.answers) > num else None
+
+    def ask(self, method: str, body: bytes = b"", **headers: str) -> Answer:
+        """Send a request that is answered at once; returns the answer."""
+        num = len(self.answers)
+        self.send(method, body, **headers)
+        (answer,) = self.answers[num:]
+        return answer
 
     def speak(self, text: str = "Hello.", **headers: str) -> int:
         """Have a text taken; returns the id of the request."""
-        self.ask("SPEAK", text.encode(), **{"Content_Type": "text/plain", **headers})
-        opened = [each for each in self.told if isinstance(each, OpenSpeech)][-1]
-        self.synthesizer.on_taken(SpeechTaken(opened.speech_id))
+        self.send("SPEAK", text.encode(), **{"Content_Type": "text/plain", **headers})
+        self.synthesizer.on_taken(SpeechTaken(self.of_kind(OpenSpeech)[-1].speech_id))
         return self._last_request
 
-    def of_kind(self, kind: type[Message]) -> list[Message]:
+    def of_kind(self, kind: type[Kind]) -> list[Kind]:
         return [each for each in self.told if isinstance(each, kind)]
 
     def since(self, num: int) -> list[str]:
@@ -115,7 +119,7 @@ def in_state(state: SynthState) -> Bench:
     if state is not SynthState.IDLE:
         bench.speak()
     if state is SynthState.PAUSED:
-        bench.ask("PAUSE")
+        bench.send("PAUSE")
     assert bench.synthesizer.state is state
     return bench
 
@@ -124,12 +128,12 @@ def do(bench: Bench, event: SynthEvent) -> None:
     actions: dict[SynthEvent, Callable[[], object]] = {
         SynthEvent.SPEAK: bench.speak,
         SynthEvent.COMPLETE: bench.synthesizer.on_played,
-        SynthEvent.CONTROL: lambda: bench.ask("CONTROL", Jump_Size="+1 Second"),
-        SynthEvent.DEFINE_LEXICON: lambda: bench.ask(
+        SynthEvent.CONTROL: lambda: bench.send("CONTROL", Jump_Size="+1 Second"),
+        SynthEvent.DEFINE_LEXICON: lambda: bench.send(
             "DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<a>"
         ),
     }
-    actions.get(event, lambda: bench.ask(event))()
+    actions.get(event, lambda: bench.send(event))()
 
 
 @pytest.mark.parametrize("event", SynthEvent)
@@ -150,7 +154,8 @@ def test_each_method_in_each_state(state: SynthState, event: SynthEvent) -> None
 
 def test_a_request_is_answered_when_its_text_was_taken_and_completes_when_it_was_heard() -> None:
     bench = Bench()
-    assert bench.ask("SPEAK", b"Hello.", Content_Type="text/plain") is None
+    bench.send("SPEAK", b"Hello.", Content_Type="text/plain")
+    assert not bench.answers
     assert [type(each) for each in bench.told] == [OpenSpeech, StartSpeech]
     bench.synthesizer.on_taken(SpeechTaken(1))
     assert re.fullmatch(r"timestamp=\d{19,20}", bench.answers[-1].headers["Speech-Marker"])
@@ -176,7 +181,6 @@ def test_the_queue_is_bounded() -> None:
     bench = Bench(max_queued=2)
     bench.speak(), bench.speak()
     answer = bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
-    assert answer is not None
     assert answer.what == "3 407 COMPLETE"
 
 
@@ -184,7 +188,6 @@ def test_stop_names_what_it_stopped_and_no_event_follows() -> None:
     bench = Bench()
     first, second = bench.speak(), bench.speak()
     answer = bench.ask("STOP")
-    assert answer is not None
     assert answer.headers["Active-Request-Id-List"] == f"{first},{second}"
     assert "cut" in bench.line.did
     assert not [each for each in bench.answers if each.what.startswith("SPEAK-COMPLETE")]
@@ -194,7 +197,6 @@ def test_stop_of_one_that_waits_leaves_the_one_that_is_spoken() -> None:
     bench = Bench()
     _, second, third = bench.speak(), bench.speak(), bench.speak()
     answer = bench.ask("STOP", Active_Request_Id_List=f"{second},99")
-    assert answer is not None
     assert answer.headers["Active-Request-Id-List"] == str(second)
     assert bench.synthesizer.state is SynthState.SPEAKING
     bench.synthesizer.on_played()
@@ -205,8 +207,8 @@ def test_stop_of_the_one_that_is_spoken_lets_the_next_begin() -> None:
     bench = Bench()
     first = bench.speak()
     bench.speak()
-    bench.ask("PAUSE")
-    bench.ask("STOP", Active_Request_Id_List=str(first))
+    bench.send("PAUSE")
+    bench.send("STOP", Active_Request_Id_List=str(first))
     assert bench.told[-1] == StartSpeech(2)
     assert bench.synthesizer.state is SynthState.SPEAKING
     assert bench.line.did[-2:] == ["resume", "begin 2"]
@@ -214,15 +216,14 @@ def test_stop_of_the_one_that_is_spoken_lets_the_next_begin() -> None:
 
 def test_stop_when_idle_has_no_list() -> None:
     answer = Bench().ask("STOP")
-    assert answer is not None
     assert answer.what == "1 200 COMPLETE"
     assert "Active-Request-Id-List" not in answer.headers
 
 
 def test_stop_before_the_text_was_taken_answers_both() -> None:
     bench = Bench()
-    bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
-    bench.ask("STOP")
+    bench.send("SPEAK", b"Hello.", Content_Type="text/plain")
+    bench.send("STOP")
     assert bench.since(0) == ["1 200 IN-PROGRESS", "2 200 COMPLETE"]
     bench.synthesizer.on_taken(SpeechTaken(1))
     assert len(bench.answers) == 2
@@ -233,7 +234,6 @@ def test_barge_in_ends_what_lets_itself_be_interrupted(kill: str, state: SynthSt
     bench = Bench()
     request_id = bench.speak(Kill_On_Barge_In=kill)
     answer = bench.ask("BARGE-IN-OCCURRED")
-    assert answer is not None
     assert answer.what == "2 200 COMPLETE"
     assert answer.headers.get("Active-Request-Id-List") == (str(request_id) if kill == "true" else None)
     assert bench.synthesizer.state is state
@@ -244,27 +244,23 @@ def test_barge_in_takes_the_queue_with_it_whatever_that_says() -> None:
     bench.speak()
     bench.speak(Kill_On_Barge_In="false")
     answer = bench.ask("BARGE-IN-OCCURRED")
-    assert answer is not None
     assert answer.headers["Active-Request-Id-List"] == "1,2"
 
 
 def test_set_params_hold_for_the_requests_that_follow() -> None:
     bench = Bench()
-    bench.ask("SET-PARAMS", Voice_Name="anna", Prosody_Rate="fast", Kill_On_Barge_In="false")
+    bench.send("SET-PARAMS", Voice_Name="anna", Prosody_Rate="fast", Kill_On_Barge_In="false")
     bench.speak(Speech_Language="de-AT", Prosody_Volume="+3dB")
     (opened,) = bench.of_kind(OpenSpeech)
-    assert isinstance(opened, OpenSpeech)
     assert opened.style == Style(voices=("anna",), language="de-AT", rate=1.35, gain_db=3.0)
     answer = bench.ask("GET-PARAMS", Voice_Name="", Kill_On_Barge_In="")
-    assert answer is not None
     assert (answer.headers["Voice-Name"], answer.headers["Kill-On-Barge-In"]) == ("anna", "false")
 
 
 def test_get_params_without_names_tells_all_that_is_set() -> None:
     bench = Bench()
-    bench.ask("SET-PARAMS", Voice_Gender="female")
+    bench.send("SET-PARAMS", Voice_Gender="female")
     answer = bench.ask("GET-PARAMS")
-    assert answer is not None
     assert answer.headers == {"Channel-Identifier": CHANNEL, "Kill-On-Barge-In": "true", "Voice-Gender": "female"}
 
 
@@ -280,6 +276,7 @@ def test_get_params_without_names_tells_all_that_is_set() -> None:
         ("SPEAK", {"Content_Type": "text/plain", "Speak_Length": "here Tag"}, 409, "Speak-Length"),
         ("SPEAK", {"Content_Type": "text/plain", "Speak_Length": "three"}, 404, "Speak-Length"),
         ("SPEAK", {"Content_Type": "image/png"}, 408, "Content-Type"),
+        ("SPEAK", {"Content_Type": "text/plain; charset=utf-7"}, 408, "Content-Type"),
         ("SPEAK", {}, 406, "Content-Type"),
         ("SPEAK", {"Content_Type": "text/uri-list"}, 407, "Completion-Cause"),
         ("RECOGNIZE", {}, 401, "Channel-Identifier"),
@@ -289,7 +286,6 @@ def test_get_params_without_names_tells_all_that_is_set() -> None:
 def test_what_cannot_be_done_has_a_status(method: str, headers: dict[str, str], status: int, named: str) -> None:
     bench = Bench()
     answer = bench.ask(method, b"x" if method == "SPEAK" else b"", **headers)
-    assert answer is not None
     assert answer.what == f"1 {status} COMPLETE"
     assert named in answer.headers
     assert bench.synthesizer.state is SynthState.IDLE
@@ -308,8 +304,8 @@ def test_what_cannot_be_done_has_a_status(method: str, headers: dict[str, str], 
 )
 def test_a_text_that_is_not_taken_is_refused_and_the_next_begins(code: str, status: int, cause: str) -> None:
     bench = Bench()
-    bench.ask("SPEAK", b"<speak>", Content_Type="application/ssml+xml")
-    bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
+    bench.send("SPEAK", b"<speak>", Content_Type="application/ssml+xml")
+    bench.send("SPEAK", b"Hello.", Content_Type="text/plain")
     bench.synthesizer.on_taken(SpeechTaken(1, code, "line 1"))
     assert bench.since(0) == [f"1 {status} COMPLETE"]
     assert bench.answers[0].headers["Completion-Cause"] == cause
@@ -348,7 +344,8 @@ def test_control_goes_on_from_another_place_and_is_answered_then() -> None:
     bench = Bench()
     bench.speak()
     bench.line.played_ms = 2000.0
-    assert bench.ask("CONTROL", Jump_Size="-5 Second") is None
+    bench.send("CONTROL", Jump_Size="-5 Second")
+    assert len(bench.answers) == 1
     assert bench.of_kind(JumpSpeech) == [JumpSpeech(1, 2000.0, -5, "second", Style())]
     assert not bench.synthesizer.takes_audio(1)
     bench.synthesizer.on_jumped(SpeechJumped(1, 0.0, restarts=True))
@@ -360,22 +357,13 @@ def test_control_goes_on_from_another_place_and_is_answered_then() -> None:
 
 def test_control_waits_until_the_text_was_looked_at_and_counted() -> None:
     bench = Bench()
-    bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
+    bench.send("SPEAK", b"Hello.", Content_Type="text/plain")
     answer = bench.ask("CONTROL", Prosody_Rate="slow")
-    assert answer is not None
     assert answer.what == "2 407 COMPLETE"
     assert not bench.of_kind(JumpSpeech)
     bench.synthesizer.on_taken(SpeechTaken(1))
-    assert bench.ask("CONTROL", Prosody_Rate="slow") is None
-
-
-def test_control_changes_how_the_rest_is_spoken() -> None:
-    bench = Bench()
-    bench.speak()
-    bench.ask("CONTROL", Prosody_Rate="slow")
-    (jump,) = bench.of_kind(JumpSpeech)
-    assert isinstance(jump, JumpSpeech)
-    assert (jump.count, jump.style.rate) == (0, 0.75)
+    bench.send("CONTROL", Prosody_Rate="slow")
+    assert bench.of_kind(JumpSpeech)
 
 
 @pytest.mark.parametrize(("code", "status"), [("unknown_voice", 409), ("engine_failed", 407)])
@@ -383,22 +371,20 @@ def test_a_control_that_is_not_possible_is_refused_and_the_text_goes_on_as_it_wa
     bench = Bench()
     bench.speak()
     bench.line.played_ms = 2000.0
-    bench.ask("CONTROL", Voice_Name="nobody")
+    bench.send("CONTROL", Voice_Name="nobody")
     bench.synthesizer.on_jumped(SpeechJumped(1, 2000.0, restarts=False, code=code))
     assert bench.answers[-1].what == f"2 {status} COMPLETE"
     assert bench.line.did[-1] == "begin 1 at 2000"
     assert bench.synthesizer.takes_audio(1)
-    bench.ask("CONTROL", Prosody_Rate="slow")
-    jump = bench.of_kind(JumpSpeech)[-1]
-    assert isinstance(jump, JumpSpeech)
-    assert jump.style == Style(rate=0.75)
+    bench.send("CONTROL", Prosody_Rate="slow")
+    assert bench.of_kind(JumpSpeech)[-1] == JumpSpeech(1, 2000.0, 0, "second", Style(rate=0.75))
 
 
 def test_stop_answers_a_control_that_waits() -> None:
     bench = Bench()
     bench.speak()
-    bench.ask("CONTROL", Jump_Size="+5 Second")
-    bench.ask("STOP")
+    bench.send("CONTROL", Jump_Size="+5 Second")
+    bench.send("STOP")
     assert bench.since(1) == ["2 200 COMPLETE", "3 200 COMPLETE"]
     bench.synthesizer.on_jumped(SpeechJumped(1, 0.0, restarts=False))
     assert len(bench.answers) == 3
@@ -407,20 +393,19 @@ def test_stop_answers_a_control_that_waits() -> None:
 def test_a_lexicon_is_used_once_it_is_taken() -> None:
     bench = Bench()
     define = {"Content_Type": "application/pls+xml", "Content_ID": "<names@client>"}
-    assert bench.ask("DEFINE-LEXICON", PLS, **define) is None
+    bench.send("DEFINE-LEXICON", PLS, **define)
+    assert not bench.answers
     (defined,) = bench.of_kind(DefineLexicon)
-    assert isinstance(defined, DefineLexicon)
     bench.synthesizer.on_lexicon(LexiconTaken(defined.request_id))
     assert bench.answers[-1].what == "1 200 COMPLETE"
     bench.speak()
     opened = bench.of_kind(OpenSpeech)[-1]
-    assert isinstance(opened, OpenSpeech)
     assert opened.lexicons == ("session:names@client",)
 
 
 def test_a_lexicon_that_cannot_be_used_is_refused() -> None:
     bench = Bench()
-    bench.ask("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<a>")
+    bench.send("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<a>")
     bench.synthesizer.on_lexicon(LexiconTaken(1, "lexicon_malformed", "no lexeme"))
     assert bench.answers[-1].what == "1 407 COMPLETE"
     assert bench.answers[-1].headers["Completion-Cause"] == "006 lexicon-load-failure"
@@ -429,10 +414,9 @@ def test_a_lexicon_that_cannot_be_used_is_refused() -> None:
 def test_lexicons_are_bounded() -> None:
     bench = Bench()
     for number in range(MAX_LEXICONS):
-        bench.ask("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID=f"<{number}>")
+        bench.send("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID=f"<{number}>")
         bench.synthesizer.on_lexicon(LexiconTaken(number + 1))
     answer = bench.ask("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<more>")
-    assert answer is not None
     assert answer.what.split()[1] == "407"
 
 
@@ -440,7 +424,6 @@ def test_a_session_without_audio_speaks_nothing() -> None:
     bench = Bench()
     bench.line.rate_hz = None
     answer = bench.ask("SPEAK", b"Hello.", Content_Type="text/plain")
-    assert answer is not None
     assert answer.what == "1 407 COMPLETE"
 
 
@@ -455,22 +438,14 @@ def test_a_session_without_audio_speaks_nothing() -> None:
 )
 def test_a_text_is_in_the_encoding_that_it_says(content_type: str, body: bytes, charset: str) -> None:
     bench = Bench()
-    bench.ask("SPEAK", body, Content_Type=content_type)
+    bench.send("SPEAK", body, Content_Type=content_type)
     (opened,) = bench.of_kind(OpenSpeech)
-    assert isinstance(opened, OpenSpeech)
     assert opened.charset == charset
-
-
-def test_an_encoding_that_is_not_read_is_refused() -> None:
-    answer = Bench().ask("SPEAK", b"Hello.", Content_Type="text/plain; charset=utf-7")
-    assert answer is not None
-    assert answer.what == "1 408 COMPLETE"
 
 
 def test_control_does_not_jump_to_a_mark() -> None:
     bench = Bench()
     bench.speak()
     answer = bench.ask("CONTROL", Jump_Size="here Tag")
-    assert answer is not None
     assert (answer.what, answer.headers["Jump-Size"]) == ("2 409 COMPLETE", "here Tag")
     assert not bench.of_kind(JumpSpeech)

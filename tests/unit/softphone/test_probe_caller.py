@@ -97,31 +97,33 @@ def test_rounds_are_said_one_after_the_other() -> None:
     assert agent.keys == []
 
 
-def test_a_silent_agent_is_waited_for_and_spoken_to() -> None:
-    agent = Agent(lambda _: False, wait_s=4.0)
-    assert agent.run() == ["greeting", "answer"]
-    assert agent.caller.spoken == [WORDS.sentence]
-    assert agent.now_ms == pytest.approx(10_000, abs=100), "4 s, 2 s of words, 4 s"
-    assert agent.keys == []
-
-
-def test_an_agent_that_never_stops_is_left() -> None:
-    agent = Agent(lambda _: True, wait_s=4.0)
-    assert agent.run() == ["end of the greeting", "stop"]
-    assert agent.caller.spoken == [WORDS.sentence]
-
-
-def test_an_agent_that_waits_for_the_caller_is_spoken_to() -> None:
-    agent = Agent(lambda each: bool(each.sent) and polite(each), wait_s=7.0)
-    assert agent.run() == ["greeting"]
-    assert agent.caller.spoken == [WORDS.sentence, WORDS.interruption]
-
-
-def test_a_short_answer_is_not_interrupted() -> None:
-    agent = Agent(lambda each: polite(each) and (not each.sent or each.quiet_ms < 1200))
-    assert agent.run() == []
-    assert agent.caller.spoken == [WORDS.sentence]
-    assert agent.caller.remarks == ["an answer was over too soon to be interrupted"]
+@pytest.mark.parametrize(
+    ("temper", "plan", "in_vain", "num_spoken", "remarks"),
+    [
+        (lambda _: False, {"wait_s": 4.0}, ["greeting", "answer"], 1, []),
+        (lambda _: True, {"wait_s": 4.0}, ["end of the greeting", "stop"], 1, []),
+        (lambda each: bool(each.sent) and polite(each), {"wait_s": 7.0}, ["greeting"], 2, []),
+        (
+            lambda each: polite(each) and (not each.sent or each.quiet_ms < 1200),
+            {},
+            [],
+            1,
+            ["an answer was over too soon to be interrupted"],
+        ),
+        (lambda each: polite(each) or (len(each.sent) == 1 and -500 <= each.quiet_ms < 6800), {}, [], 2, []),
+    ],
+    ids=["silent", "never stops", "waits for the caller", "answers shortly", "talks over the caller"],
+)
+def test_an_agent_of_another_temper(
+    temper: Callable[[Agent], bool], plan: dict[str, object], in_vain: list[str], num_spoken: int, remarks: list[str]
+) -> None:
+    agent = Agent(temper, **plan)
+    assert agent.run() == in_vain
+    assert agent.caller.spoken == [WORDS.sentence, WORDS.interruption][:num_spoken]
+    assert agent.caller.remarks == remarks
+    if in_vain == ["greeting", "answer"]:
+        assert agent.now_ms == pytest.approx(10_000, abs=100), "4 s, 2 s of words, 4 s"
+        assert agent.keys == []
 
 
 def test_a_key_that_cannot_be_pressed_is_told() -> None:
@@ -142,9 +144,3 @@ def test_a_murmur_while_the_caller_speaks_is_no_answer() -> None:
     assert agent.caller.remarks == []
     sentence, interruption = agent.sent
     assert interruption[0] == pytest.approx(sentence[1] + 800 + 1000, abs=2 * STEP_MS)
-
-
-def test_an_agent_that_talks_over_the_caller_is_interrupted() -> None:
-    agent = Agent(lambda each: polite(each) or (len(each.sent) == 1 and -500 <= each.quiet_ms < 6800))
-    assert agent.run() == []
-    assert agent.caller.spoken == [WORDS.sentence, WORDS.interruption]

@@ -31,20 +31,40 @@ def turns(acts: list[Act], *agent: tuple[float, float], end_ms: float = END_MS) 
     return turns_of(acts, [Stretch(*each) for each in agent], end_ms=end_ms, pause_ms=PAUSE_MS)
 
 
-def test_an_answer_counts_from_the_end_of_the_callers_speech() -> None:
-    (turn,) = turns([words(3000, 5000)], (100, 2000), (5800, 9000))
-    assert (turn.response_ms, turn.silence_ms) == (800, 800)
-    assert (turn.is_interruption, turn.stop_ms, turn.is_talked_over) == (False, None, False)
-
-
-def test_a_stop_counts_from_the_begin_of_the_callers_speech() -> None:
-    (turn,) = turns([words(3000, 5000)], (100, 3400), (5900, 9000))
-    assert (turn.is_interruption, turn.stop_ms, turn.response_ms, turn.silence_ms) == (True, 400, 900, 900)
-
-
-def test_a_stop_after_the_callers_end_shortens_the_silence() -> None:
-    (turn,) = turns([words(3000, 4000)], (100, 5000), (6500, 9000))
-    assert (turn.stop_ms, turn.response_ms, turn.silence_ms) == (2000, 2500, 1500)
+@pytest.mark.parametrize(
+    ("act", "agent", "stop_ms", "response_ms", "silence_ms", "is_talked_over"),
+    [
+        (words(3000, 5000), [(100, 2000), (5800, 9000)], None, 800, 800, False),
+        (words(3000, 5000), [(100, 3400), (5900, 9000)], 400, 900, 900, False),
+        (words(3000, 4000), [(100, 5000), (6500, 9000)], 2000, 2500, 1500, False),
+        (words(3000, 6000), [(100, 2000), (5000, 9000)], None, None, 0, True),
+        (words(3000, 6000), [(4000, 4300), (6700, 9000)], None, 700, 700, False),
+        (words(3000, 6000), [(100, 3500), (5000, 9000)], 500, None, 0, True),
+        (key(3000), [(100, 3050), (4000, 5000)], 50, 1000, 950, False),
+    ],
+    ids=[
+        "an answer counts from the end of the caller's speech",
+        "a stop counts from the begin of the caller's speech",
+        "a stop after the caller's end shortens the silence",
+        "an agent that does not wait talks over the caller",
+        "a backchannel is neither an answer nor talk over the caller",
+        "an agent that resumes while the caller speaks talks over the caller",
+        "a key stops an agent too",
+    ],
+)
+def test_a_turn(
+    act: Act,
+    agent: list[tuple[float, float]],
+    stop_ms: float | None,
+    response_ms: float | None,
+    silence_ms: float,
+    *,
+    is_talked_over: bool,
+) -> None:
+    (turn,) = turns([act], *agent)
+    assert (turn.what, turn.is_interruption) == (act.what, stop_ms is not None)
+    assert (turn.stop_ms, turn.response_ms, turn.silence_ms) == (stop_ms, response_ms, silence_ms)
+    assert turn.is_talked_over is is_talked_over
 
 
 @pytest.mark.parametrize(("end_ms", "stop_ms"), [(5499, None), (5500, 2000)])
@@ -63,30 +83,7 @@ def test_no_answer_is_silence_until_the_caller_goes_on() -> None:
 def test_an_answer_belongs_to_the_words_before_it() -> None:
     first, second = turns([words(1000, 2000), words(8000, 9000)], (9700, 12_000))
     assert (first.response_ms, second.response_ms) == (None, 700)
-
-
-def test_an_agent_that_does_not_wait_talks_over_the_caller() -> None:
-    (turn,) = turns([words(3000, 6000)], (100, 2000), (5000, 9000))
-    assert (turn.is_talked_over, turn.is_interruption, turn.response_ms, turn.silence_ms) == (True, False, None, 0)
-
-
-def test_a_backchannel_is_neither_an_answer_nor_talk_over_the_caller() -> None:
-    (turn,) = turns([words(3000, 6000)], (4000, 4300), (6700, 9000))
-    assert (turn.is_talked_over, turn.response_ms) == (False, 700)
-
-
-def test_an_agent_that_resumes_while_the_caller_speaks_talks_over_the_caller() -> None:
-    (turn,) = turns([words(3000, 6000)], (100, 3500), (5000, 9000))
-    assert (turn.stop_ms, turn.is_talked_over, turn.response_ms) == (500, True, None)
-
-
-def test_a_caller_who_did_nothing_has_no_turns() -> None:
     assert turns([], (100, 2000)) == []
-
-
-def test_a_key_stops_an_agent_too() -> None:
-    (turn,) = turns([key(3000)], (100, 3050), (4000, 5000))
-    assert (turn.what, turn.is_interruption, turn.stop_ms, turn.response_ms) == ("key", True, 50, 1000)
 
 
 def test_dead_air_is_longer_than_its_bound_and_is_due_to_speech_only() -> None:

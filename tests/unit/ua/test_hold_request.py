@@ -15,15 +15,10 @@ def asked() -> HoldRequest:
     return HoldRequest(hold=True, owns_call_id=True)
 
 
-@pytest.mark.parametrize("status", [200, 202])
-def test_a_success_ends_it(asked: HoldRequest, status: int) -> None:
+@pytest.mark.parametrize(("status", "failure"), [(200, ""), (202, ""), (488, "the far side answered 488")])
+def test_an_answer_ends_it(asked: HoldRequest, status: int, failure: str) -> None:
     asked.answered(status, 0, is_repeated=False)
-    assert (asked.is_over, asked.failure) == (True, "")
-
-
-def test_a_refusal_ends_it_with_the_status(asked: HoldRequest) -> None:
-    asked.answered(488, 0, is_repeated=False)
-    assert (asked.is_over, asked.failure) == (True, "the far side answered 488")
+    assert (asked.is_over, asked.failure) == (True, failure)
 
 
 def test_a_challenge_that_is_answered_does_not_end_it(asked: HoldRequest) -> None:

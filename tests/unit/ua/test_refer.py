@@ -52,7 +52,7 @@ def test_a_notify_names_the_refer_that_it_is_of(event: str, named: int | None) -
     assert found.refer == named
 
 
-@pytest.mark.parametrize("line", ["Event: presence", "Event: referee", "Event:", "X: y"])
+@pytest.mark.parametrize("line", ["Event: referee", "Event:", "X: y"])
 def test_another_package_is_not_for_us(line: str) -> None:
     assert refer.notification(notify("SIP/2.0 200 OK", line)) is None
 

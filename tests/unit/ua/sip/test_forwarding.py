@@ -27,13 +27,18 @@ def response_to(forwarded: bytes) -> bytes:
     return b"\r\n".join([b"SIP/2.0 200 OK", address + b";received=127.0.0.1;" + parameters, *vias[1:], b"", b""])
 
 
+def forwarded_by(via: str, *, method: str = "INVITE", source: tuple[str, int] = SOURCE) -> bytes:
+    forwarded = forwarding.forwarded(request(via, method=method), source, VIA)
+    assert forwarded is not None
+    return forwarded
+
+
 def branch_of(message: bytes) -> bytes:
     return message.split(b";branch=", 1)[1].split(b";", 1)[0]
 
 
 def test_a_response_goes_back_to_where_the_request_came_from() -> None:
-    forwarded = forwarding.forwarded(request("Via: SIP/2.0/UDP 10.0.0.1:5080;branch=z9hG4bKx;rport"), SOURCE, VIA)
-    assert forwarded is not None
+    forwarded = forwarded_by("Via: SIP/2.0/UDP 10.0.0.1:5080;branch=z9hG4bKx;rport")
     assert forwarded.endswith(b"\r\n\r\nbody")
     assert forwarding.source_of(forwarded.decode()) == SOURCE[0]
     returned = forwarding.returned(response_to(forwarded))
@@ -54,24 +59,18 @@ def test_a_response_goes_back_to_where_the_request_came_from() -> None:
     ],
 )
 def test_without_rport_a_response_goes_to_the_port_of_the_via(via: str, port: int) -> None:
-    forwarded = forwarding.forwarded(request(via), SOURCE, VIA)
-    assert forwarded is not None
-    returned = forwarding.returned(response_to(forwarded))
+    returned = forwarding.returned(response_to(forwarded_by(via)))
     assert returned is not None
     assert returned[1] == (SOURCE[0], port)
 
 
 def test_what_a_client_claims_of_its_source_is_replaced() -> None:
-    claimed = "Via: SIP/2.0/UDP 10.0.0.1;received=127.0.0.1;rport=1;branch=z9hG4bKx"
-    forwarded = forwarding.forwarded(request(claimed), SOURCE, VIA)
-    assert forwarded is not None
+    forwarded = forwarded_by("Via: SIP/2.0/UDP 10.0.0.1;received=127.0.0.1;rport=1;branch=z9hG4bKx")
     assert b"received=127.0.0.1" not in forwarded
     assert forwarded.count(b";received=192.0.2.7") == 1
     assert b";rport=40000;" in forwarded
     forged = f"Via: SIP/2.0/UDP 127.0.0.1:5060;branch=z9hG4bKx;{forwarding.SOURCE}=127.0.0.1;{forwarding.PORT}=9"
-    forwarded = forwarding.forwarded(request(forged), SOURCE, VIA)
-    assert forwarded is not None
-    assert forwarding.source_of(forwarded.decode()) == SOURCE[0]
+    assert forwarding.source_of(forwarded_by(forged).decode()) == SOURCE[0]
 
 
 def test_a_via_of_ours_counts_in_the_first_place_only() -> None:
@@ -83,14 +82,9 @@ def test_a_via_of_ours_counts_in_the_first_place_only() -> None:
 
 def test_the_branch_is_that_of_the_transaction() -> None:
     via = "Via: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKx"
-    first, again, cancel, ack = (
-        forwarding.forwarded(request(via, method=method), SOURCE, VIA) or b""
-        for method in ("INVITE", "INVITE", "CANCEL", "ACK")
-    )
-    assert branch_of(first) == branch_of(again) == branch_of(cancel) == branch_of(ack)
-    other = forwarding.forwarded(request(via.replace("bKx", "bKy")), SOURCE, VIA) or b""
-    from_elsewhere = forwarding.forwarded(request(via), ("192.0.2.8", 5060), VIA) or b""
-    assert len({branch_of(first), branch_of(other), branch_of(from_elsewhere)}) == 3
+    same = {branch_of(forwarded_by(via, method=method)) for method in ("INVITE", "INVITE", "CANCEL", "ACK")}
+    other, elsewhere = forwarded_by(via.replace("bKx", "bKy")), forwarded_by(via, source=("192.0.2.8", 5060))
+    assert (len(same), len({*same, branch_of(other), branch_of(elsewhere)})) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +108,7 @@ def test_without_a_via_nothing_can_be_answered() -> None:
     assert forwarding.forwarded(without, SOURCE, VIA) is None
     assert forwarding.refusal(without, SOURCE, retry_after_s=5) is None
     assert forwarding.returned(without) is None
+    assert forwarding.forwarded(b"Via: SIP/2.0/UDP x", SOURCE, VIA) is None, "what begins with a Via is no request"
 
 
 def test_a_refusal_is_a_whole_response() -> None:
@@ -159,7 +154,3 @@ def test_a_large_datagram_takes_no_longer_for_what_it_is_made_of(filler: str) ->
     forwarding.forwarded(datagram, SOURCE, VIA)
     forwarding.refusal(datagram, SOURCE, retry_after_s=5)
     assert time.process_time() - begin_s < 1, "20 ms at most; it was 5 s for spaces"
-
-
-def test_what_begins_with_a_via_is_no_request() -> None:
-    assert forwarding.forwarded(b"Via: SIP/2.0/UDP x", SOURCE, VIA) is None

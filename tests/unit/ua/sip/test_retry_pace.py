@@ -29,11 +29,8 @@ def test_pauses_grow_to_a_limit_and_start_anew_after_a_success() -> None:
     pace.succeeded()
     assert not pace.is_due()
     assert pauses_s(pace, clock, 2) == [5, 15]
-
-
-def test_a_longer_base_is_its_own_limit() -> None:
-    clock = FakeClock()
-    assert pauses_s(RetryPace(first_s=5, base_s=2 * MAX_PAUSE_S, clock=clock), clock, 3) == [5, 600, 600]
+    longer = RetryPace(first_s=5, base_s=2 * MAX_PAUSE_S, clock=clock)
+    assert pauses_s(longer, clock, 3) == [5, 600, 600], "a longer base is its own limit"
 
 
 def test_it_is_due_once_and_not_after_a_stop() -> None:

@@ -27,9 +27,6 @@ def test_the_answer_repeats_what_it_must() -> None:
     assert to.startswith("To: <sip:say@192.0.2.1>;tag=")
     assert len(to) > len("To: <sip:say@192.0.2.1>;tag=") + 8
     assert lines[-2:] == ["", ""]
-
-
-def test_a_tag_in_to_is_repeated() -> None:
     inside = INVITE.replace("say@192.0.2.1>\r\nCall", "say@192.0.2.1>;tag=ours\r\nCall")
     assert b"To: <sip:say@192.0.2.1>;tag=ours\r\n" in answer_to(inside, server="")
 

@@ -45,6 +45,12 @@ OF_RFC_2617 = (
 )
 
 
+def read(line: str) -> Credentials:
+    found = parse_credentials(line)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(
     ("line", "password"),
     [
@@ -54,8 +60,7 @@ OF_RFC_2617 = (
     ],
 )
 def test_the_examples_of_rfc_7616_section_3_9_1_and_of_rfc_2617_section_3_5(line: str, password: str) -> None:
-    answer = parse_credentials(line)
-    assert answer is not None
+    answer = read(line)
     assert digest(answer, user_hash(answer.algorithm, "Mufasa", answer.realm, password), "GET") == answer.response
 
 
@@ -70,17 +75,7 @@ def test_credentials_are_read() -> None:
         nc="0000000a",
         algorithm="MD5",
     )
-
-
-def test_quoted_strings_have_escapes_and_commas() -> None:
-    found = parse_credentials(LINE.replace('"bob"', r'"b\"o, \\b=1"'))
-    assert found is not None
-    assert found.username == 'b"o, \\b=1'
-
-
-def test_other_schemes_are_none_of_our_business() -> None:
-    assert parse_credentials("Bearer abc") is None
-    assert parse_credentials("") is None
+    assert parse_credentials("Bearer abc") is parse_credentials("") is None
 
 
 @pytest.mark.parametrize(
@@ -135,9 +130,7 @@ def test_any_pieces_are_read_or_malformed(pieces: list[str]) -> None:
 
 @given(st.text(st.characters(min_codepoint=32, exclude_characters="\x7f"), min_size=1, max_size=100))
 def test_what_is_quoted_is_read_back(username: str) -> None:
-    found = parse_credentials(LINE.replace('"bob"', quoted(username)))
-    assert found is not None
-    assert found.username == username
+    assert read(LINE.replace('"bob"', quoted(username))).username == username
 
 
 class Caller:
@@ -209,15 +202,12 @@ def test_wrong_answers_to_a_challenge_of_ours() -> None:
     caller = Caller()
     nonce = caller.nonce()
     assert caller.answer(nonce, password="guess") is Finding.WRONG
-    assert caller.answer(nonce, username="nobody") is Finding.WRONG
+    assert (
+        caller.answer(nonce, username="nobody") is caller.answer(nonce, username="nobody", password="") is Finding.WRONG
+    )
     assert caller.answer(nonce, method="BYE") is Finding.WRONG
     assert caller.answer(nonce) is Finding.VALID, "a wrong answer does not use the count up"
     assert len(caller.guard._last_nc) == 1, "only right answers are remembered"
-
-
-def test_unknown_users_have_no_password_at_all() -> None:
-    caller = Caller()
-    assert caller.answer(caller.nonce(), username="nobody", password="") is Finding.WRONG
 
 
 def test_other_realms_and_algorithms_are_foreign() -> None:
@@ -277,9 +267,7 @@ NONCE = "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v"
 def test_our_own_answer_is_that_of_rfc_7616_section_3_9_1(algorithm: str, response: str) -> None:
     answer = answer_to(CHALLENGE.format(algorithm, NONCE), LOGIN, **ASKED)
     assert answer is not None
-    found = parse_credentials(answer)
-    assert found is not None
-    assert (found.response, found.algorithm) == (response, algorithm)
+    assert (read(answer).response, read(answer).algorithm) == (response, algorithm)
     assert 'opaque="FQhe/qaU925k"' in answer
 
 

@@ -346,9 +346,13 @@ def test_requests_in_the_dialog_must_have_a_way(where: str) -> None:
 
 
 def test_exempt_peers_are_not_asked() -> None:
-    filtered = Filtered(USERS, f'auth.exempt_peers=["{HOST}"]')
-    assert filtered.receive("INVITE") == "passed"
-    assert filtered.receive("INVITE", host="192.0.2.2") == 401
+    filtered = Filtered(USERS, LIMIT, 'auth.exempt_peers=["192.0.2.2"]')
+    assert filtered.receive("INVITE", host="192.0.2.2") == "passed"
+    for _ in range(3):
+        assert filtered.receive("INVITE") == 401
+        right = credentials(filtered.header("WWW-Authenticate"), "open sesame")
+        assert filtered.receive("INVITE", right) == "passed", "a right answer makes up for the challenge"
+        filtered.clock.advance(1000)
 
 
 def test_after_ten_wrong_passwords_403() -> None:
@@ -377,16 +381,9 @@ def test_one_phone_with_an_old_password_locks_nobody_else_out() -> None:
     )
 
 
-def test_a_right_answer_makes_up_for_the_challenge() -> None:
-    filtered = Filtered(USERS, "sip.max_requests_per_source_s=1")
-    for _ in range(3):
-        assert filtered.receive("INVITE") == 401
-        assert filtered.receive("INVITE", credentials(filtered.header("WWW-Authenticate"), "open sesame")) == "passed"
-        filtered.clock.advance(1000)
-
-
 @pytest.mark.parametrize(
-    "twice", ["Call-ID: d", "i: d", "From: <sip:z@y>;tag=t", "t: <sip:a@b>;tag=u", "CSeq: 2 INVITE"]
+    "twice",
+    ["Call-ID: d", "i: d", "From: <sip:z@y>;tag=t", "t: <sip:a@b>;tag=u", "CSeq: 2 INVITE", "X: a\ni: d", "X: a\ri: d"],
 )
 def test_what_pjsip_could_read_otherwise_goes_no_further(twice: str) -> None:
     assert Filtered().receive("INVITE", twice) == 400
@@ -394,12 +391,6 @@ def test_what_pjsip_could_read_otherwise_goes_no_further(twice: str) -> None:
     filtered = Filtered()
     filtered.library.dialogs.add(("c", "ours", "theirs"))
     assert filtered.receive("INVITE", twice, to_tag="ours") == 400
-
-
-def test_a_bare_line_end_goes_no_further() -> None:
-    assert Filtered().receive("INVITE", "X-TTS-Text: a\nCall-ID: d") == 400
-    assert Filtered().receive("INVITE", "X-TTS-Text: a\rCall-ID: d") == 400
-    assert Filtered().refused() == {}
 
 
 def test_a_folded_and_doubled_authorization_is_found() -> None:

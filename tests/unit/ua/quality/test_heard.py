@@ -35,6 +35,8 @@ def test_bursts_are_told_from_gaps() -> None:
     assert metrics.burst_density == 55 / 150
     assert metrics.gap_density == 1 / 100
     assert (metrics.burst_ms, metrics.gap_ms) == (1500, 1000)
+    losses, quality = counted((40, 10), (60, -10), (50, 0))
+    assert losses.metrics(quality).loss_rate == 0.0, "a packet that came late is no loss of the next second"
 
 
 def test_without_a_round_trip_only_listening_is_rated() -> None:
@@ -43,13 +45,5 @@ def test_without_a_round_trip_only_listening_is_rated() -> None:
     assert (metrics.r_factor, metrics.mos_cq, metrics.round_trip_ms) == (None, None, 0)
     assert metrics.mos_lq is not None
     assert metrics.mos_lq < 4
-
-
-def test_nothing_heard_is_not_rated() -> None:
     losses, quality = counted((0, 0))
-    assert (losses.metrics(quality).mos_lq, losses.metrics(quality).loss_rate) == (None, 0.0)
-
-
-def test_a_packet_that_came_late_is_no_loss_of_the_next_second() -> None:
-    losses, quality = counted((40, 10), (60, -10), (50, 0))
-    assert losses.metrics(quality).loss_rate == 0.0
+    assert (losses.metrics(quality).mos_lq, losses.metrics(quality).loss_rate) == (None, 0.0), "nothing was heard"

@@ -67,12 +67,9 @@ def test_the_report_of_an_incoming_call() -> None:
     report = parsed(written)
     assert report.remote is None
     assert report.dialog == (FACTS.sip_call_id, {"to-tag": "ours", "from-tag": "theirs"})
-
-
-def test_the_report_of_a_call_that_goes_on_differs_in_its_first_line_only() -> None:
-    written = body(FACTS, is_over=False)
-    assert written == GOLDEN.replace("VQSessionReport: CallTerm", "VQIntervalReport").replace("\n", "\r\n")
-    assert parsed(written).is_interval
+    goes_on = body(FACTS, is_over=False)
+    assert goes_on == written.replace("VQSessionReport: CallTerm", "VQIntervalReport")
+    assert parsed(goes_on).is_interval
 
 
 def test_what_the_far_side_says_is_in_it() -> None:

@@ -50,7 +50,11 @@ def test_a_block_by_hand_is_read() -> None:
     compound = RECEIVER_REPORT + extended(struct.pack("!BxHII", 4, 2, 1, 2), BLOCK)
     assert xr.told(compound) == METRICS
     assert xr.told(compound, about_ssrc=0x2222) == METRICS
+    assert xr.told(compound, about_ssrc=0x3333) is None, "it is about somebody else"
     assert xr.ssrcs(compound) == (0x1111, 0x2222)
+    for_capture_servers = as_json(compound)
+    assert for_capture_servers is not None
+    assert b'"report_blocks_xr":{"type":7,"loss_rate":0.25' in for_capture_servers
 
 
 def test_what_is_written_is_read() -> None:
@@ -77,22 +81,12 @@ def test_what_says_nothing_usable_is_left_out(packet: bytes) -> None:
     assert xr.told(packet) is None
 
 
-def test_a_report_about_somebody_else_is_left_out() -> None:
-    assert xr.told(extended(BLOCK), about_ssrc=0x3333) is None
-
-
 def test_values_out_of_range_are_not_told() -> None:
     block = bytearray(BLOCK)
     block[24], block[26], block[27] = 101, 9, 51
     told = xr.told(extended(bytes(block)))
     assert told is not None
     assert (told.r_factor, told.mos_lq, told.mos_cq) == (None, None, None)
-
-
-def test_a_capture_server_gets_them() -> None:
-    report = as_json(RECEIVER_REPORT + extended(BLOCK))
-    assert report is not None
-    assert b'"report_blocks_xr":{"type":7,"loss_rate":0.25' in report
 
 
 def test_the_audio_asks_for_them_once() -> None:

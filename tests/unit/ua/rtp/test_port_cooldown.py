@@ -73,11 +73,19 @@ def test_ports_rest_for_their_time() -> None:
     assert lab.held == []
 
 
-def test_without_a_time_nothing_is_held() -> None:
-    lab = Lab(cooldown_s=0)
-    lab.end_call(0, 1)
+@pytest.mark.parametrize(
+    ("lab", "ended", "held"),
+    [
+        (Lab(cooldown_s=0), range(2), []),
+        (Lab(pairs=1), range(1), []),
+        (Lab(pairs=500, max_pairs=3), range(10), [7, 8, 9]),
+    ],
+    ids=["without a time nothing is held", "a range for one call is never blocked", "no more files than allowed"],
+)
+def test_what_is_held_at_most(lab: Lab, ended: range, held: list[int]) -> None:
+    lab.end_call(*ended)
     lab.tick(at_s=0)
-    assert lab.held == []
+    assert lab.held == held
 
 
 def test_the_oldest_make_room_for_the_next_calls() -> None:
@@ -92,20 +100,6 @@ def test_the_oldest_make_room_for_the_next_calls() -> None:
     assert lab.held == [0]
     lab.tick(at_s=1, num_calls=6)
     assert lab.held == []
-
-
-def test_a_range_for_one_call_is_never_blocked() -> None:
-    lab = Lab(pairs=1)
-    lab.end_call(0)
-    lab.tick(at_s=0)
-    assert lab.held == []
-
-
-def test_no_more_files_than_allowed() -> None:
-    lab = Lab(pairs=500, max_pairs=3)
-    lab.end_call(*range(10))
-    lab.tick(at_s=0)
-    assert lab.held == [7, 8, 9]
 
 
 @pytest.mark.parametrize("half", [0, 1])

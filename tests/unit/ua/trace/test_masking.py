@@ -55,6 +55,7 @@ def test_secrets_of_headers_are_hidden(line: str) -> None:
         ("application/sdp", "v=0\r\nk=clear:{}\r\n", "v=0\r\nk=****"),
         ("application/dtmf-relay", "Signal={}\r\nDuration=160\r\n", "****"),
         ("application/dtmf", "{}", "****"),
+        ("\r\n application/dtmf-relay", "Signal={}\r\n", "****"),
         ("message/sipfrag", "INVITE sip:a@b;play={} SIP/2.0\r\nX-TTS-Text: {}\r\n", "INVITE sip:a@b;play=****"),
     ],
 )
@@ -73,11 +74,6 @@ def test_the_rest_is_as_it_came() -> None:
         b'WWW-Authenticate: Digest realm="x"\r\nContent-Type: application/sdp\r\n\r\nv=0\r\nc=IN IP4 192.0.2.9\r\n'
     )
     assert masked(message) == message
-
-
-def test_digits_of_a_folded_type_are_hidden() -> None:
-    message = b"INFO sip:a@b SIP/2.0\r\nContent-Type:\r\n application/dtmf-relay\r\n\r\nSignal=7\r\n"
-    assert b"7" not in masked(message)
 
 
 def test_the_time_is_linear_in_the_length() -> None:

@@ -74,6 +74,7 @@ async def test_a_bridge_that_cannot_be_made_is_over_at_once(pair: Pair) -> None:
     pair.parted(pair.bridge(), "failed")
     assert pair.events(pair.first) == pair.events(pair.second) == [("call.unbridged", "failed")]
     assert pair.exchange.sample("cctts_bridges_total", reason="failed") == 2
+    assert pair.ua.causes == [], "a call that was bridged by a command stays"
 
 
 async def test_it_is_ended_on_request_and_the_calls_stay(pair: Pair) -> None:
@@ -86,6 +87,9 @@ async def test_it_is_ended_on_request_and_the_calls_stay(pair: Pair) -> None:
     with pytest.raises(WrongState):
         pair.second.bridge.ask_end()
     pair.up()
+    pair.ua.die()
+    for call in (pair.first, pair.second):
+        assert pair.exchange.kinds(call.id)[-2:] == ["call.unbridged", "call.terminated"], "the last word comes before"
 
 
 async def test_one_bridge_a_call(pair: Pair) -> None:
@@ -112,18 +116,10 @@ async def test_what_cannot_be_bridged_is_refused(pair: Pair) -> None:
     assert pair.first.bridge.kept is None
 
 
-async def test_the_last_word_on_it_comes_before_the_end_of_the_call(pair: Pair) -> None:
-    pair.up()
-    pair.ua.die()
-    for call in (pair.first, pair.second):
-        assert pair.exchange.kinds(call.id)[-2:] == ["call.unbridged", "call.terminated"]
-
-
 async def test_a_call_that_ends_with_the_other_one_says_so(pair: Pair) -> None:
     pair.up()
     pair.ua.ended(pair.second.id, by="bridge")
-    assert pair.second.ending is not None
-    assert (pair.second.ending.result, pair.second.ending.reason) == ("completed", "bridge_ended")
+    assert pair.exchange.ended_as(pair.second.id) == ("completed", "bridge_ended")
 
 
 async def test_keys_of_a_sensitive_gather_are_withheld_while_it_runs(pair: Pair) -> None:
@@ -171,11 +167,6 @@ async def test_a_call_whose_other_one_hangs_up_while_they_are_bridged_is_not_lef
     pair.ua.report(messages.Unbridged(call.id, "b1", "call_ended"))
     assert pair.events(call) == [("call.unbridged", "call_ended")]
     assert pair.ua.causes == (["bridge_failed"] if ends else [])
-
-
-async def test_a_call_that_was_bridged_by_a_command_stays_when_that_fails(pair: Pair) -> None:
-    pair.parted(pair.bridge(), "failed")
-    assert pair.ua.causes == []
 
 
 async def test_a_call_that_is_answered_without_a_server_is_bridged_by_the_next_one(pair: Pair) -> None:

@@ -67,11 +67,13 @@ def recorded(tmp_path: Path) -> Recorded:
 
 async def test_each_recording_has_one_last_event(recorded: Recorded) -> None:
     recording = await recorded.started()
+    recorded.call.disclosed_at_s = 12.5
     recorded.call.recorder.stop()
     recorded.over(recording, "stopped")
     recorded.over(recording, "stopped")
     assert recorded.ua.commands("record_stop") == [(recorded.call.id, "stopped")]
     assert recorded.told == [("started", None), ("saved", "stopped")]
+    assert recorded.call.recorder.over(recording.plan.info).disclosed_at_s == 12.5
     with pytest.raises(RecordingNotFound):
         recorded.call.recorder.stop()
 
@@ -112,18 +114,14 @@ async def test_of_two_calls_that_want_one_id_at_the_same_time_one_is_refused(rec
     assert len(recorded.ua.commands("record")) == 1
 
 
-async def test_a_call_that_is_over_is_not_recorded(recorded: Recorded) -> None:
+async def test_a_call_that_is_over_is_not_recorded_nor_one_that_there_is_no_room_for(
+    recorded: Recorded, tmp_path: Path
+) -> None:
     recorded.hung_up()
     with pytest.raises(WrongState):
         await recorded.record()
-
-
-async def test_nothing_is_recorded_where_no_folder_is_named() -> None:
     with pytest.raises(RecordingOff):
         await Recorded(RecordConfig()).record()
-
-
-async def test_too_little_free_space_refuses_a_recording(tmp_path: Path) -> None:
     with pytest.raises(RecordingStorageFull):
         await Recorded(RecordConfig(dir=str(tmp_path), min_free_bytes=1 << 50)).record()
 
@@ -145,6 +143,8 @@ async def test_nothing_is_recorded_before_consent(tmp_path: Path, request_says: 
     recorded.ua.report(messages.RecordingStarted(recording.id))
     assert recorded.told == [("waiting", "consent"), ("started", None)]
     assert [each.consent for each in recorded.call.recordings] == ["given"]
+    with pytest.raises(WrongState):
+        recorded.call.recorder.consent(given=True)
 
 
 async def test_a_caller_who_refuses_is_not_recorded(recorded: Recorded) -> None:
@@ -163,12 +163,6 @@ async def test_without_an_answer_to_the_question_for_consent_nothing_is_recorded
     assert recorded.told == [("waiting", "consent"), ("failed", "no_consent")]
 
 
-async def test_consent_is_given_once(recorded: Recorded) -> None:
-    await recorded.started()
-    with pytest.raises(WrongState):
-        recorded.call.recorder.consent(given=True)
-
-
 async def test_a_sensitive_gather_is_not_recorded(recorded: Recorded) -> None:
     await recorded.started()
     recorded.call.gather(GatherRequest(sensitive=True, max_digits=4))
@@ -181,16 +175,10 @@ async def test_a_sensitive_gather_is_not_recorded(recorded: Recorded) -> None:
     assert recorded.told == [("started", None), ("paused", "gather"), ("resumed", "gather")]
 
 
-async def test_a_recording_that_begins_in_a_sensitive_gather_begins_paused(recorded: Recorded) -> None:
-    recorded.call.gather(GatherRequest(sensitive=True, max_digits=4))
-    await recorded.started()
-    assert recorded.ua.commands("record") == [(recorded.call.id, True)]
-    assert recorded.told == [("started", None), ("paused", "gather")]
-
-
 async def test_a_recording_does_not_go_on_when_the_call_ends_in_a_sensitive_gather(recorded: Recorded) -> None:
-    recording = await recorded.started()
     recorded.call.gather(GatherRequest(sensitive=True, max_digits=4))
+    recording = await recorded.started()
+    assert recorded.ua.commands("record") == [(recorded.call.id, True)], "it begins paused"
     recorded.hung_up()
     recorded.over(recording, "call_ended")
     assert recorded.told == [("started", None), ("paused", "gather"), ("saved", "call_ended")]
@@ -214,22 +202,11 @@ async def test_a_pause_of_the_client_outlasts_a_sensitive_gather(recorded: Recor
     assert recorded.told[1:] == [("paused", "request"), ("resumed", "request")]
 
 
-async def test_another_gather_is_recorded(recorded: Recorded) -> None:
-    await recorded.started()
-    recorded.call.gather(GatherRequest(max_digits=4))
-    assert not recorded.ua.commands("record_paused")
-
-
 async def test_a_finish_key_ends_it_and_another_key_does_not(recorded: Recorded) -> None:
     await recorded.started(finish_on_key="#")
+    recorded.call.gather(GatherRequest(max_digits=4))
     recorded.press("1")
     assert not recorded.ua.commands("record_stop")
+    assert not recorded.ua.commands("record_paused"), "a gather that is not sensitive is recorded"
     recorded.press("#")
     assert recorded.ua.commands("record_stop") == [(recorded.call.id, "key")]
-
-
-async def test_it_knows_when_the_caller_had_heard_that_a_machine_speaks(recorded: Recorded) -> None:
-    recording = await recorded.started()
-    recorded.call.disclosed_at_s = 12.5
-    info = msgspec.structs.replace(recording.plan.info, state="saved", reason="stopped")
-    assert recorded.call.recorder.over(info).disclosed_at_s == 12.5

@@ -141,25 +141,9 @@ async def test_neither_keys_nor_speech_interrupt_it(line: Line) -> None:
     line.call.player.interrupt(8, "speech")
     assert line.waiting == [LABEL, "Good morning"]
     assert not line.exchange.ua.commands("cut")
-
-
-async def test_keys_that_are_pressed_meanwhile_are_typed_ahead_however_long_it_is(line: Line) -> None:
-    line.say()
-    await line.begins()
-    line.exchange.ua.digit(line.call.id, "5", at_ns=7)
     line.exchange.clock.advance(60_000)
     await line.ends()
-    assert line.call.gather(GatherRequest(max_digits=4)).digits == "5"
-
-
-async def test_a_prompt_of_a_gather_needs_it_too(line: Line) -> None:
-    line.call.gather(GatherRequest(prompt=Prompt(content=TextContent("Your number, please")), max_digits=1))
-    assert line.waiting == [LABEL, "Your number, please"]
-    await line.begins()
-    line.exchange.ua.digit(line.call.id, "5", at_ns=7)
-    (complete,) = line.events("call.gather_complete")
-    assert complete.digits == "5"
-    assert line.waiting[0] == LABEL
+    assert line.call.gather(GatherRequest(max_digits=4)).digits == "5", "typed ahead, however long it is"
 
 
 async def test_the_timers_of_a_gather_stand_still_until_it_is_heard(
@@ -168,8 +152,10 @@ async def test_the_timers_of_a_gather_stand_still_until_it_is_heard(
     loop = VirtualLoop(line.exchange)
     monkeypatch.setattr(gather_module, "asyncio", loop.module)
     line.call.gather(GatherRequest(prompt=Prompt(content=TextContent("Your number, please")), max_digits=4))
+    assert line.waiting == [LABEL, "Your number, please"]
     await line.begins()
     line.exchange.ua.digit(line.call.id, "5", at_ns=7)
+    assert line.waiting[0] == LABEL
     loop.advance(60_000)
     assert not line.events("call.gather_complete")
     await line.ends()
@@ -205,7 +191,7 @@ async def test_stop_passes_it_over_and_stopping_all_begins_anew(line: Line) -> N
 async def test_if_it_fails_the_words_are_not_heard_and_it_is_tried_again(line: Line, is_heard: bool) -> None:
     good = line.exchange.source.plans
     line.exchange.source.plans = {LABEL: [EngineFailed("broken")]}
-    one, two = line.say("One"), line.say("Two", then="hangup")
+    one, two, beep = line.say("One"), line.say("Two", then="hangup"), line.say(content=ToneContent("beep"))
     if is_heard:
         label = line.call.player.queue[0]
         line.exchange.ua.speech(line.call.id, label.id, at_ns=1)
@@ -216,30 +202,13 @@ async def test_if_it_fails_the_words_are_not_heard_and_it_is_tried_again(line: L
     ]
     assert [each.error.code for each in (one, two) if each.error] == ["disclosure_failed"] * 2
     assert one.played_ms == two.played_ms == 0.0
+    assert not beep.is_complete, "sounds behind it are played"
     (failed,) = line.events("call.disclosure_failed")
     assert failed == CallDisclosureFailed(utterance_id=failed.utterance_id, error="engine_failed")
     assert [asdict(each)["error"] for each in line.events("speak.complete")][1:] == ["disclosure_failed"] * 2
     assert line.exchange.ua.commands("hangup")  # as the second has wished
     assert line.exchange.sample("cctts_disclosures_total", result="failed") == 1
     line.exchange.source.plans = good
-
-
-async def test_one_without_a_sound_has_failed(line: Line) -> None:
-    said = line.say()
-    await line.exchange.settle()
-    await line.ends(heard=False)
-    assert said.error is not None
-    assert line.events("call.disclosure_failed")[0].error == "disclosure_failed"
-    assert not line.events("call.disclosed")
-
-
-async def test_sounds_behind_one_that_failed_are_played(line: Line) -> None:
-    line.exchange.source.plans = {LABEL: [EngineFailed("broken")]}
-    line.say()
-    beep = line.say(content=ToneContent("beep"))
-    await line.exchange.settle()
-    await line.ends(cut=True, heard=False)
-    assert not beep.is_complete
 
 
 async def test_one_that_cannot_be_spoken_refuses_the_words() -> None:

@@ -32,16 +32,14 @@ async def test_each_call_is_numbered_from_one(bus: EventBus) -> None:
         for call_id in ("a", "b", "a", None, "a", None):
             bus.publish(KEY, call_id=call_id)
         everything.close()
-        seen = [(event.call_id, event.seq) async for event in everything]
-    assert seen == [("a", 1), ("b", 1), ("a", 2), (None, 1), ("a", 3), (None, 2)]
+        events = [event async for event in everything]
+    assert [(event.call_id, event.seq) for event in events] == [
+        ("a", 1), ("b", 1), ("a", 2), (None, 1), ("a", 3), (None, 2)
+    ]  # fmt: skip
+    assert len({event.id for event in events}) == 6
+    assert {event.time for event in events} == {1.0}
     bus.forget_call("a")
     assert bus.publish(KEY, call_id="a").seq == 1
-
-
-async def test_event_ids_are_unique(bus: EventBus) -> None:
-    events = [bus.publish(KEY, call_id=str(number % 3)) for number in range(100)]
-    assert len({event.id for event in events}) == 100
-    assert {event.time for event in events} == {1.0}
 
 
 async def test_filters(bus: EventBus) -> None:
@@ -106,32 +104,12 @@ async def seen_of(bus: EventBus, **options: Any) -> list[str]:
         return [event.id async for event in subscription]
 
 
-async def test_a_reader_goes_on_after_any_event_that_is_kept() -> None:
-    bus = EventBus(FakeClock(), history_size=5)
-    before = bus.last_id
-    ids = [bus.publish(KEY, call_id="a").id for _ in range(5)]
-    assert await seen_of(bus, since=before) == ids
-    for place, since in enumerate(ids):
-        assert await seen_of(bus, since=since) == ids[place + 1 :]
-    assert bus.last_id == ids[-1]
-
-
 async def test_filters_hold_for_what_was_missed_and_the_event_named_need_not_pass_them() -> None:
     bus = EventBus(FakeClock())
     since = bus.publish(KEY, call_id="b").id
     wanted = [bus.publish(data, call_id=call_id).id for data, call_id in ((HELD, "a"), (HELD, "b"), (KEY, "a"))]
     assert await seen_of(bus, since=since, call_id="a") == [wanted[0], wanted[2]]
     assert await seen_of(bus, since=since, types=frozenset({"call.held"})) == wanted[:2]
-
-
-async def test_nothing_is_missed_or_doubled_between_what_was_missed_and_what_comes() -> None:
-    bus = EventBus(FakeClock(), history_size=100)
-    since = bus.last_id
-    ids = [bus.publish(KEY, call_id="a").id for _ in range(30)]
-    with closing(bus.subscribe(since=since)) as subscription:
-        ids += [bus.publish(KEY, call_id="a").id for _ in range(30)]
-        subscription.close()
-        assert [event.id async for event in subscription] == ids
 
 
 @pytest.mark.parametrize("history_size", [0, 3])

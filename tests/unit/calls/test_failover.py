@@ -33,18 +33,13 @@ def invites(exchange: Exchange) -> list[str]:
 async def test_each_attempt_has_the_address_of_its_trunk(exchange: Exchange) -> None:
     call = await placed(exchange)
     assert call.caller == '"Shop" <sip:u-alpha@a.example>'
-    exchange.ua.ended(call.id, by="failure", sip_code=503)
+    exchange.ua.ended(call.id, by="unreachable", sip_code=503)
+    (failed,) = [event.data for event in exchange.seen if isinstance(event.data, CallTrunkFailed)]
+    assert failed.sip_code == 0, "nobody has sent a status"
+    assert exchange.sample("cctts_trunk_failures_total", trunk="alpha", code="0") == 1
     assert call.caller == '"Shop" <sip:+4930555@b.example>'
     froms = [from_ for _, _, from_, *_ in exchange.ua.commands("originate")]
     assert froms == ["sip:u-alpha@a.example", "sip:+4930555@b.example"]
-
-
-async def test_a_trunk_that_is_not_reached_has_sent_no_status(exchange: Exchange) -> None:
-    call = await placed(exchange)
-    exchange.ua.ended(call.id, by="unreachable", sip_code=503)
-    (failed,) = [event.data for event in exchange.seen if isinstance(event.data, CallTrunkFailed)]
-    assert failed.sip_code == 0
-    assert exchange.sample("cctts_trunk_failures_total", trunk="alpha", code="0") == 1
 
 
 @pytest.mark.parametrize("num_failed", [0, 1])
@@ -61,20 +56,17 @@ async def test_a_call_that_is_hung_up_is_placed_no_more_and_ends_once(exchange: 
         assert exchange.sample("cctts_trunk_calls", trunk=trunk) == 0
 
 
-async def test_a_call_that_cannot_be_placed_again_ends_once(exchange: Exchange) -> None:
+@pytest.mark.parametrize("drains", [True, False])
+async def test_a_call_that_cannot_be_placed_again_ends_once(exchange: Exchange, *, drains: bool) -> None:
     call = await placed(exchange)
-    exchange.ua.is_ready = False
-    exchange.ua.ended(call.id, by="failure", sip_code=503)
-    assert exchange.kinds(call.id) == ["call.outgoing", "call.terminated"]
-    assert exchange.sample("cctts_trunk_calls", trunk="beta") == 0
-
-
-async def test_a_server_that_drains_places_no_call_again(exchange: Exchange) -> None:
-    call = await placed(exchange)
-    exchange.registry.start_drain()
+    if drains:
+        exchange.registry.start_drain()
+    else:
+        exchange.ua.is_ready = False
     exchange.ua.ended(call.id, by="failure", sip_code=503)
     assert len(invites(exchange)) == 1
-    assert exchange.kinds(call.id)[-1] == "call.terminated"
+    assert exchange.kinds(call.id) == ["call.outgoing", "call.terminated"]
+    assert exchange.sample("cctts_trunk_calls", trunk="beta") == 0
 
 
 async def test_a_user_agent_that_is_full_is_no_fault_of_a_trunk(exchange: Exchange) -> None:

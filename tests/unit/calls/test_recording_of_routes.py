@@ -32,6 +32,7 @@ DUAL = RecordRequest(channels="dual")
         ("yes", "", RecordRequest()),
         ("beep=yes", "dual", RecordRequest(channels="dual", beep=True)),
         ("", RouteRecordConfig(tracks="caller", trim_silence=True), RecordRequest(tracks="caller", trim_silence=True)),
+        ("dual", RouteRecordConfig(consent="required"), RecordRequest(channels="dual", consent="required")),
         (
             "mono; max=600000; silence=5000; finish=*#; tracks=caller; trim=yes; encoding=pcm16; consent=given",
             "",
@@ -49,12 +50,6 @@ DUAL = RecordRequest(channels="dual")
 )
 def test_a_header_goes_before_the_route(header: str, route: Any, wanted: RecordRequest | None) -> None:
     assert record_of(header, route, ON) == wanted
-
-
-def test_a_header_without_consent_has_that_of_the_route() -> None:
-    request = record_of("dual", RouteRecordConfig(consent="required"), ON)
-    assert request is not None
-    assert request.consent == "required"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,9 @@ async def test_another_server_connects_it_again_and_greets_nobody() -> None:
     assert (over.relay_id, over.cause, over.client_state) == (request.id, "call_ended", "s")
 
 
-async def test_a_relay_of_a_call_without_an_answer_ends_and_begins_with_its_route() -> None:
+@pytest.mark.parametrize("state", ["invited", "answered"])
+async def test_a_relay_of_a_call_without_an_answer_ends_and_begins_with_its_route(state: str) -> None:
+    """One that was answered goes on, though the caller has not acknowledged it."""
     routes = {"greet": RouteConfig(relay=SETTINGS)}
     before = Exchange(routes=routes)
     begun = relaying(before)
@@ -88,26 +90,16 @@ async def test_a_relay_of_a_call_without_an_answer_ends_and_begins_with_its_rout
     (first,) = begun
     after = Exchange(routes=routes)
     wanted = relaying(after)
-    after.ua.report(snapshot_of(before, first.call.id, "invited", established_ns=0))
+    after.ua.report(snapshot_of(before, first.call.id, state, established_ns=0))
     after.registry.present_adopted()
+    if state == "answered":
+        assert [each.request.id for each in wanted] == [first.request.id]
+        assert not ended(after)
+        return
     assert [(each.relay_id, each.cause) for each in ended(after)] == [(first.request.id, "server_restarted")]
     assert [each.request.id != first.request.id for each in wanted] == [True]
     assert after.sample("cctts_relays_ended_total", cause="server_restarted") == 1
     assert not after.ua.commands("hangup")
-
-
-async def test_a_relay_goes_on_whose_answer_the_caller_has_not_acknowledged() -> None:
-    routes = {"greet": RouteConfig(relay=SETTINGS)}
-    before = Exchange(routes=routes)
-    begun = relaying(before)
-    before.ua.incoming("greet")
-    (first,) = begun
-    after = Exchange(routes=routes)
-    wanted = relaying(after)
-    after.ua.report(snapshot_of(before, first.call.id, "answered", established_ns=0))
-    after.registry.present_adopted()
-    assert [each.request.id for each in wanted] == [first.request.id]
-    assert not ended(after)
 
 
 @pytest.mark.parametrize("fallback", ["", "Please call again"])
@@ -183,18 +175,12 @@ async def test_so_many_messages_wait_for_a_connection() -> None:
     assert len(taken(outbox)) == 1 + MAX_KEPT
 
 
-async def test_hidden_keys_are_not_told() -> None:
+@pytest.mark.parametrize("is_detected", [True, False])
+async def test_hidden_keys_are_not_told_nor_any_where_that_is_off(*, is_detected: bool) -> None:
     exchange = Exchange()
-    relay, outbox = await begun(exchange)
-    exchange.registry.call(relay.call.id).gather(GatherRequest(prompt=None, sensitive=True))
-    exchange.ua.digit(relay.call.id, "4")
-    await exchange.settle()
-    assert [type(each) for each in taken(outbox)] == [messages.Setup]
-
-
-async def test_detection_of_keys_can_be_off() -> None:
-    exchange = Exchange()
-    relay, outbox = await begun(exchange, dtmf_detection=False)
+    relay, outbox = await begun(exchange, dtmf_detection=is_detected)
+    if is_detected:
+        exchange.registry.call(relay.call.id).gather(GatherRequest(prompt=None, sensitive=True))
     exchange.ua.digit(relay.call.id, "4")
     await exchange.settle()
     assert [type(each) for each in taken(outbox)] == [messages.Setup]
@@ -241,7 +227,7 @@ async def test_the_rest_of_an_answer_that_was_interrupted_does_not_end_the_silen
     assert [each.cause for each in ended(exchange)] == ["silent"]
 
 
-async def test_keys_are_sent_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_are_sent_in_their_order_and_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relays, "PAUSE_S", 0.02)
     exchange = Exchange()
     relay, _ = await begun(exchange)
@@ -250,11 +236,6 @@ async def test_keys_are_sent_in_their_order(monkeypatch: pytest.MonkeyPatch) -> 
     assert [keys for _, keys, *_ in exchange.ua.commands("dtmf")] == ["1"]
     await eventually(lambda: len(exchange.ua.commands("dtmf")) == 3)
     assert [keys for _, keys, *_ in exchange.ua.commands("dtmf")] == ["1", "2", "3"]
-
-
-async def test_so_many_keys_wait_to_be_sent() -> None:
-    exchange = Exchange()
-    relay, _ = await begun(exchange)
     with pytest.raises(Unprocessable):
         for _ in range(10):
             relay.take(messages.SendDigits(digits="1w" * 32))

@@ -209,16 +209,6 @@ async def test_spoken_and_pending_are_what_was_sent(talk: Talk) -> None:
 
 
 @live
-async def test_after_clear_text_is_new(talk: Talk, client: Client) -> None:
-    await client.write("This is the old answer, which nobody wants to hear. ")
-    client.stream.clear()
-    client.stream.tokens("New.")
-    await talk.end(client)
-    assert client.kinds("speak.started") == ["speak.interrupted", "speak.complete"]
-    assert client.only("speak.complete")["spoken_text"] == "New."
-
-
-@live
 async def test_clear_in_every_state(talk: Talk, client: Client) -> None:
     client.stream.clear()  # nothing there
     client.stream.tokens(" ")
@@ -423,13 +413,6 @@ async def test_clear_ends_the_pause(talk: Talk, client: Client) -> None:
 
 
 @live
-async def test_a_message_that_is_too_long(talk: Talk, client: Client) -> None:
-    with pytest.raises(TextTooLong, match=r"tts\.max_text_chars"):
-        client.stream.tokens("a" * 1001)
-    assert not talk.call.utterances
-
-
-@live
 async def test_an_utterance_that_gets_no_text_lets_the_next_prompt_through(talk: Talk, client: Client) -> None:
     client.stream.tokens("Hello there. And")
     talk.call.speak(Prompt(content=TextContent("The next one.")))
@@ -506,10 +489,12 @@ async def test_an_engine_that_breaks_off(talk: Talk, client: Client) -> None:
 
 
 @live
-async def test_what_start_refuses(talk: Talk, client: Client) -> None:
+async def test_what_is_refused(talk: Talk, client: Client) -> None:
     client.start(utterance_id="u1")
     with pytest.raises(DuplicateId):
         client.start(utterance_id="u1")
+    with pytest.raises(TextTooLong, match=r"tts\.max_text_chars"):
+        client.stream.tokens("a" * 1001)
     client.stream.tokens("Spoken with defaults. ")
     await talk.end(client)
     assert len(client.all("speak.complete")) == 2

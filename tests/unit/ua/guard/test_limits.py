@@ -28,7 +28,8 @@ def test_sources(socket_address: str, host: str, source: str) -> None:
 def test_peers() -> None:
     peers = PeerList(["192.0.2.0/30", "2001:db8::/32"])
     assert [host in peers for host in ("192.0.2.3", "::ffff:192.0.2.1", "2001:db8:1::1")] == [True] * 3
-    assert [host in peers for host in ("192.0.2.4", "2001:db9::1", "", "nonsense")] == [False] * 4
+    assert "::ffff:192.0.2.4" not in peers
+    assert [host in peers for host in ("192.0.2.4", "2001:db9::1", "", "nonsense", "192.0.2.1:5060")] == [False] * 5
     assert not PeerList(())
 
 

@@ -100,6 +100,15 @@ class Asterisk:
         """Several tests use it, one after another."""
         self._child.is_shared = True
 
+    async def begin(self) -> None:
+        """A test begins: what other tests did is over, and neither in the events nor in the recordings."""
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            while "0 active channels" not in await self.command("core show channels count"):  # noqa: ASYNC110 - it is asked until it says so
+                await asyncio.sleep(0.05)
+        self.blocks.clear()
+        for path in (self._folder / "spool" / "recordings").glob("*.wav"):
+            path.unlink()
+
     async def _log_in(self, ami_port: int) -> None:
         async with asyncio.timeout(START_TIMEOUT_S):
             while self._writer is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,25 @@ async def until_readyz(server: Server, wanted: int, *, reason: str = "") -> Json
             if status == wanted and reason in (body.get("reason") or ""):
                 return body
             await asyncio.sleep(0.01)
+
+
+async def renew_speech(server: Server) -> None:
+    """Have espeak-ng in a new process if it has said anything: what it makes of a text differs in phase from the second
+    time on. Without ``cache.enabled`` nothing else remembers what was said.
+    """
+
+    def num_logged(event: str) -> int:
+        return len(entries(server.whole_log, event))
+
+    if not num_logged("spoken"):
+        return
+    (died,) = espeak_pids(server)[-1:]
+    server.signal(signal.SIGKILL, pid=died)
+    await until(lambda: espeak_pids(server)[-1] != died, READYZ_TIMEOUT_S)
+    await until_readyz(server, 200)
+    await until(lambda: num_logged("new_calls_taken") == num_logged("new_calls_refused"), READYZ_TIMEOUT_S)
+
+
+def espeak_pids(server: Server) -> list[int]:
+    """Process ids of the workers of espeak-ng since the server was started, the newest at the end."""
+    return [entry["pid"] for entry in entries(server.whole_log, "child_ready") if entry["child"] == "espeak"]

@@ -121,6 +121,10 @@ class Kamailio:
     def log(self) -> str:
         return self._child.log
 
+    def share(self) -> None:
+        """Several tests use it, one after another."""
+        self._child.is_shared = True
+
     async def end(self) -> int:
         """SIGTERM; returns the exit status."""
         return await self._child.end()

@@ -10,7 +10,7 @@ import pytest_asyncio
 from cc_tts.ua import pjsua2_build
 from lab import needs
 from lab.children import Child
-from lab.configured import Lend, server_with
+from lab.configured import Lend, renew_speech
 from lab.server_under_test import SMALL_MAX_CALLS, Server
 from lab.settings import in_environment, is_reloadable
 from lab.softphone import SoftphoneProcess
@@ -124,11 +124,10 @@ async def server(lend: Lend) -> AsyncIterator[Server]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def fresh_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    """A server without calls before this test, whose sockets rest for a while, and without speech: what espeak-ng makes of a
-    text differs in phase from the second time on.
-    """
-    async with server_with(tmp_path) as running:
+async def fresh_server(lend: Lend) -> AsyncIterator[Server]:
+    """One whose espeak-ng has said nothing yet."""
+    async with lend(cache__enabled="false") as running:
+        await renew_speech(running)
         yield running
 
 
@@ -139,8 +138,12 @@ async def small_server(lend: Lend) -> AsyncIterator[Server]:
         yield running
 
 
-@pytest.fixture
-def server_build(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session")
+def built() -> None:
     if not pjsua2_build.is_built():
         needs.missing("server-build", "the server build of pjsua2 is not here: make pjsua2")
+
+
+@pytest.fixture
+def server_build(built: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pjsua2_build.VARIABLE, "server")

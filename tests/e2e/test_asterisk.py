@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from lab import audio_match
 from lab.asterisk import NODES, Asterisk
-from lab.configured import of_kind, until
+from lab.configured import of_kind, renew_speech, until
 from lab.server_under_test import LONG_GREETING, EventLog, Server
 from lab.softphone import SoftphoneProcess
 from tests.e2e.asterisk_lab import (
@@ -35,16 +35,30 @@ HOLD_S = 2.0
 EXIT_TIMEOUT_S = 20.0
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def first(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    async with node(tmp_path, 1) as server:
-        yield server
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Server, Asterisk]]:
+    """A node and Asterisk, for all tests of this module with one node."""
+    folder = tmp_path_factory.mktemp("asterisk")
+    async with node(folder, 1, cache__enabled="false") as server:
+        server.share()
+        async with asterisk_for(folder, server) as running:
+            running.share()
+            yield server, running
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def pbx(tmp_path: Path, first: Server) -> AsyncIterator[Asterisk]:
-    async with asterisk_for(tmp_path, first) as running:
-        yield running
+async def first(both: tuple[Server, Asterisk], nothing_is_left_running: None) -> Server:
+    server, _ = both
+    await renew_speech(server)
+    await server.begin()
+    return server
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def pbx(both: tuple[Server, Asterisk], first: Server) -> Asterisk:
+    _, running = both
+    await running.begin()
+    return running
 
 
 async def test_the_dialplan_speaks_and_goes_on_after_our_bye(
@@ -177,10 +191,12 @@ async def test_hold_pauses_the_prompt(first: Server, pbx: Asterisk, phone: Softp
     assert inserted_ms[1] >= HOLD_S * 1000 - RECORDING_SLIP_MS, "the phone's recording counts the time on hold"
 
 
-async def test_a_node_without_a_line_gives_way_to_the_other(tmp_path: Path, phone: SoftphoneProcess) -> None:
+async def test_a_node_without_a_line_and_one_that_is_drained_give_way_to_the_other(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
     async with (
-        node(tmp_path, 1, sip__max_calls="1") as first,
-        node(tmp_path, 2) as second,
+        node(tmp_path, 1, sip__max_calls="1", calls__drain_timeout_s="30") as first,
+        node(tmp_path, 2, cache__enabled="false") as second,
         asterisk_for(tmp_path, first, second) as pbx,
     ):
         await phone.dial(pbx.uri("503"), call="full")
@@ -199,27 +215,23 @@ async def test_a_node_without_a_line_gives_way_to_the_other(tmp_path: Path, phon
         await heard_at_asterisk(pbx, "500-tts-2", BALANCE, tmp_path)
         await phone.hangup(call="full")
 
-
-async def test_qualify_sees_a_drain_and_the_other_node_speaks(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with (
-        node(tmp_path, 1, calls__drain_timeout_s="30") as first,
-        node(tmp_path, 2) as second,
-        asterisk_for(tmp_path, first, second) as pbx,
-    ):
-        assert await pbx.contact_status(1) == "Avail"
+        await first.until_all_terminated()
+        await pbx.until_contact(1, "Avail")
+        await renew_speech(second)
+        await pbx.begin()
         await phone.dial(pbx.uri("503"), call="last")
-        await first.until_call(lambda call: call["state"] == "established")
+        last = await first.until_call(lambda call: call["state"] == "established")
         assert (await first.post("/v1/admin/drain", {}))[0] == 202
         await pbx.until_contact(1, "Unavail")
         await pbx.event("ContactStatus", AOR="tts-1", ContactStatus="Unreachable")
-        await phone.dial(pbx.uri("502"), call="2")
-        report = await phone.report(call="2", timeout_s=20)
+        await pbx.until_contact(2, "Avail")
+        await phone.dial(pbx.uri("502"), call="3")
+        report = await phone.report(call="3", timeout_s=20)
         assert report["ending"]["result"] == "completed"
         legs = await pbx.several("UserEvent", 2, UserEvent="TtsLeg")
         assert [(leg["Node"], leg["Status"]) for leg in legs] == [("tts-1", "CHANUNAVAIL"), ("tts-2", "ANSWER")]
         await heard_at_asterisk(pbx, "502-tts-2", numbering_plan()["routes__closed__greeting"], tmp_path)
-        (last,) = await first.calls()
-        assert last["state"] == "established", "the call in progress goes on"
+        assert (await first.read(f"/v1/calls/{last['id']}"))["state"] == "established", "the call in progress goes on"
         await phone.hangup(call="last")
         assert await first._child.wait(EXIT_TIMEOUT_S) == 0
 

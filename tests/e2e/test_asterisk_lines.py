@@ -3,9 +3,10 @@
 """
 
 import asyncio
+import contextlib
 import functools
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,29 @@ async def server(lend: Lend) -> AsyncIterator[Server]:
         yield running
 
 
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Callable[[Server], Awaitable[Asterisk]]]:
+    """Gives Asterisk, which is started beside the first server and knows the others by their lines."""
+    running: list[Asterisk] = []
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(server: Server) -> Asterisk:
+            if not running:
+                folder = tmp_path_factory.mktemp("lines")
+                running.append(await stack.enter_async_context(asterisk_for(folder, server, lines=places())))
+                running[0].share()
+            return running[0]
+
+        yield start
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def pbx(tmp_path: Path, server: Server, nothing_is_left_running: None) -> AsyncIterator[Asterisk]:
-    async with asterisk_for(tmp_path, server, lines=places()) as running:
-        yield running
+async def pbx(
+    started: Callable[[Server], Awaitable[Asterisk]], server: Server, nothing_is_left_running: None
+) -> Asterisk:
+    running = await started(server)
+    await running.begin()
+    return running
 
 
 async def up(server: Server, pbx: Asterisk, phone: SoftphoneProcess, number: str, record: Path | str = "") -> Json:
@@ -206,8 +226,8 @@ async def test_calls_end_with_the_process_of_their_lines_which_is_started_again(
         ended = await log.wait("call.terminated")
         assert ended["data"]["ending"] == {"result": "failed", "reason": "ua_process_died", "sip_code": None}
         assert (await phone.report(timeout_s=10))["ending"]["by"] == "them", "Asterisk sees that nobody is there"
-        await until(lambda: server.pids_of("cc_tts.ua.lines") not in ([], [pid]), 10)
-        await asyncio.sleep(1.0)
+        ready = {"child": "lines"}.items()
+        await until(lambda: any(ready <= each.items() for each in entries(server.log, "child_ready")), 20)
         await phone.dial(pbx.uri("520"), call="2")
         assert (await phone.report(call="2", timeout_s=20))["ending"]["result"] == "completed"
     assert await pbx.end() == 0

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.e2e
 
 
 async def test_a_phone_hears_baresip_by_a_bridge_and_they_end_together(
-    fresh_server: Server, phone: SoftphoneProcess, tmp_path: Path
+    server: Server, phone: SoftphoneProcess, tmp_path: Path
 ) -> None:
     said = await engine_pcm(GREETING, tmp_path)
     shares: list[float] = []
     for number in range(MAX_TRIES):  # baresip speaks from its answer on: on a busy machine before the bridge is made
         folder = tmp_path / str(number)
         folder.mkdir()
-        shares.append(await share_heard_by_a_bridge(fresh_server, phone, said, folder))
+        shares.append(await share_heard_by_a_bridge(server, phone, said, folder))
         if shares[-1] > 0.9:
             return
     pytest.fail(f"so much was heard in each of {MAX_TRIES} calls: {shares}")

@@ -1,6 +1,7 @@
 """``cc-tts drain``: it returns when the server has ended, and not while a call is up."""
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from lab.configured import server_with, until
 from lab.ports import free_ports
 from lab.raw_sip import RawCaller, invite_once, options
 from lab.server_under_test import Server
+from tests.e2e.test_streamed_answers import stream_of
 
 pytestmark = pytest.mark.e2e
 
@@ -28,20 +30,23 @@ async def test_it_waits_for_the_last_call_and_for_speech_that_a_client_gets_over
     async with (
         server_with(tmp_path, calls__drain_timeout_s="600") as server,
         server.events() as log,
-        RawCaller("long", server.sip_port) as caller,
+        RawCaller("silent", server.sip_port) as caller,
+        contextlib.AsyncExitStack() as sockets,
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{server.url}/v1/speak?model=en-us&encoding=mulaw&sample_rate=8000") as socket,
     ):
         await caller.establish()
-        await server.until_call(lambda call: call["state"] == "established")
+        call = await server.until_call(lambda call: call["state"] == "established")
+        answer = await sockets.enter_async_context(stream_of(server, call))
+        await answer.write("We are closing now. ", every_s=0.005)
         await socket.send_json({"type": "Speak", "text": "One moment please. "})
         assert (await socket.receive()).type is aiohttp.WSMsgType.TEXT
         child = await drain(tmp_path, "--config", str(server.config))
         await until(lambda: "draining: no new calls" in child.log, TIMEOUT_S)
         assert (await log.wait("server.draining"))["data"] == {"calls": 1}
         assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": True})
-        for answer in (await invite_once("silent", server.sip_port), await options(server.sip_port)):
-            assert (answer.status, answer.header("Retry-After")) == (503, "7")
+        for refusal in (await invite_once("silent", server.sip_port), await options(server.sip_port)):
+            assert (refusal.status, refusal.header("Retry-After")) == (503, "7")
         status, problem = await server.get("/readyz")
         assert (status, problem["reason"]) == (503, "draining")
         status, problem = await server.post("/v1/calls", {"to": "sip:x@127.0.0.1:9"})
@@ -50,6 +55,10 @@ async def test_it_waits_for_the_last_call_and_for_speech_that_a_client_gets_over
             2.5
         )  # longer than an HTTP server waits that is told to stop, or the command between two looks
         assert child.returncode is None
+        await answer.write("Thank you for calling. ", every_s=0.005)
+        await answer.send("end")
+        complete = await answer.wait("speak.complete")
+        assert complete["spoken_text"] == "We are closing now. Thank you for calling. "
         await socket.send_json({"type": "Speak", "text": "Here is the rest of it."})
         await socket.send_json({"type": "Flush"})
         async with asyncio.timeout(TIMEOUT_S):

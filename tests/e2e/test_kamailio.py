@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import pytest
+import pytest_asyncio
 
 from lab.configured import logged, until
 from lab.kamailio import (
@@ -63,6 +64,24 @@ async def lab(
     assert tuple(codes) == statuses, [node.log[-2000:] for node in nodes]
 
 
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+    """For all tests that end no node."""
+    async with lab(tmp_path_factory.mktemp("kamailio")) as found:
+        for each in found:
+            each.share()
+        yield found
+        await found.proxy.end()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def shared(kept: Lab, nothing_is_left_running: None) -> Lab:
+    for node in (kept.a, kept.b):
+        await node.begin()
+        await kept.proxy.until_state(node, "AP")
+    return kept
+
+
 async def live(node: Server) -> list[Json]:
     return [call for call in await node.calls() if call["state"] != "terminated"]
 
@@ -81,54 +100,54 @@ async def until_held(node: Server, call_id: str, *, held: bool) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_calls_are_spread_and_requests_inside_them_find_their_node(
-    tmp_path: Path, phone: SoftphoneProcess
-) -> None:
-    async with lab(tmp_path) as (proxy, a, b):
-        for name in "1234":
-            await phone.dial(proxy.uri("silent"), call=name, headers={"X-Name": name})
-            await phone.wait_event("answered", call=name, timeout_s=FINAL_WITHIN_S)
-        calls = {call["headers"]["X-Name"]: (node, call["id"]) for node in (a, b) for call in await live(node)}
-        assert [len(await live(node)) for node in (a, b)] == [2, 2]
-        for name in "12":  # one on each node
-            await phone.hold(call=name)
-            node, call_id = calls[name]
-            await until_held(node, call_id, held=True)
-            await phone.unhold(call=name)
-            await until_held(node, call_id, held=False)
-            async with node.events() as log:
-                await phone.dtmf("5", call=name)
-                await log.wait("call.dtmf", digit="5")
-            async with node.events() as log:
-                for verb, event in (("hold", "call.held"), ("unhold", "call.unheld")):
-                    status, answer = await node.post(f"/v1/calls/{call_id}/{verb}", {})
-                    assert status in (200, 202), answer
-                    await log.wait(event)
-        for name in "13":  # the caller hangs up
-            assert (await phone.hangup(call=name))["ending"]["by"] == "us"
-        for name in "24":  # the node hangs up
-            node, call_id = calls[name]
-            assert (await node.post(f"/v1/calls/{call_id}/hangup", {}))[0] == 200
-            report = await phone.report(call=name, timeout_s=5.0)
-            assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
-        await until_empty(a, b)
-        ended = {call["headers"]["X-Name"]: call["ending"]["reason"] for node in (a, b) for call in await node.calls()}
-        assert ended == {"1": "remote_hangup", "2": "local_hangup", "3": "remote_hangup", "4": "local_hangup"}
+async def test_calls_are_spread_and_requests_inside_them_find_their_node(shared: Lab, phone: SoftphoneProcess) -> None:
+    proxy, a, b = shared
+    for name in "1234":
+        await phone.dial(proxy.uri("silent"), call=name, headers={"X-Name": name})
+        await phone.wait_event("answered", call=name, timeout_s=FINAL_WITHIN_S)
+    calls = {call["headers"]["X-Name"]: (node, call["id"]) for node in (a, b) for call in await live(node)}
+    assert [len(await live(node)) for node in (a, b)] == [2, 2]
+    for name in "12":  # one on each node
+        await phone.hold(call=name)
+        node, call_id = calls[name]
+        await until_held(node, call_id, held=True)
+        await phone.unhold(call=name)
+        await until_held(node, call_id, held=False)
+        async with node.events() as log:
+            await phone.dtmf("5", call=name)
+            await log.wait("call.dtmf", digit="5")
+        async with node.events() as log:
+            for verb, event in (("hold", "call.held"), ("unhold", "call.unheld")):
+                status, answer = await node.post(f"/v1/calls/{call_id}/{verb}", {})
+                assert status in (200, 202), answer
+                await log.wait(event)
+    for name in "13":  # the caller hangs up
+        assert (await phone.hangup(call=name))["ending"]["by"] == "us"
+    for name in "24":  # the node hangs up
+        node, call_id = calls[name]
+        assert (await node.post(f"/v1/calls/{call_id}/hangup", {}))[0] == 200
+        report = await phone.report(call=name, timeout_s=5.0)
+        assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+    await until_empty(a, b)
+    ended = {call["headers"]["X-Name"]: call["ending"]["reason"] for node in (a, b) for call in await node.calls()}
+    assert ended == {"1": "remote_hangup", "2": "local_hangup", "3": "remote_hangup", "4": "local_hangup"}
 
 
-async def test_a_full_node_sends_the_call_to_the_next_one(tmp_path: Path) -> None:
-    async with contextlib.AsyncExitStack() as stack, lab(tmp_path) as (proxy, a, b):
-        for _ in range(NUM_LINES):
-            direct = await stack.enter_async_context(RawCaller("silent", a.sip_port))
-            await direct.establish()
+async def test_a_full_node_sends_the_call_to_the_next_one(shared: Lab) -> None:
+    proxy, a, b = shared
+    refusals, silences = proxy.refusals(a), proxy.silences(a) + proxy.silences(b)
+    async with contextlib.AsyncExitStack() as stack:
+        direct = [await stack.enter_async_context(RawCaller("silent", a.sip_port)) for _ in range(NUM_LINES)]
+        for each in direct:
+            await each.establish()
         await proxy.until_state(a, "IP")  # the probe has seen it
         refused = await options(a.sip_port)
         assert (refused.status, refused.header("Retry-After")) == (503, "7")
         callers = [await stack.enter_async_context(ProxiedCaller("silent", proxy.port)) for _ in range(NUM_LINES + 1)]
         await proxy.set_state(a, "ap")  # as if it had become full since the probe
         assert [await caller.dial() for caller in callers[:2]] == [200, 200]
-        assert proxy.refusals(a) == 1, "in turn: one of the two was for it"
-        assert proxy.silences(a) + proxy.silences(b) == 0, "nobody was waited for"
+        assert proxy.refusals(a) == refusals + 1, "in turn: one of the two was for it"
+        assert proxy.silences(a) + proxy.silences(b) == silences, "nobody was waited for"
         assert [await caller.dial() for caller in callers[2:4]] == [200, 200]
         assert (len(await live(a)), len(await live(b))) == (NUM_LINES, NUM_LINES)
         for node in (a, b):
@@ -146,6 +165,7 @@ async def test_a_full_node_sends_the_call_to_the_next_one(tmp_path: Path) -> Non
         assert [(await caller.bye()).status for caller in callers[:4]] == [200] * 4
         await proxy.until_state(b, "AP")
         assert (await options(proxy.port)).status == 200
+        assert [(await each.bye()).status for each in direct] == [200] * NUM_LINES
 
 
 async def test_a_drained_node_empties_without_losing_a_call(tmp_path: Path, phone: SoftphoneProcess) -> None:
@@ -251,12 +271,14 @@ async def test_a_killed_node_ends_its_calls_and_the_other_takes_the_new_ones(tmp
         assert await again.end() == 0
 
 
-async def test_a_ringing_call_is_waited_for_and_cancelled(tmp_path: Path) -> None:
-    async with lab(tmp_path) as (proxy, a, b), ProxiedCaller("ring", proxy.port) as caller:
+async def test_a_ringing_call_is_waited_for_and_cancelled(shared: Lab) -> None:
+    proxy, a, b = shared
+    silences = proxy.silences(a) + proxy.silences(b)
+    async with ProxiedCaller("ring", proxy.port) as caller:
         caller.invite()
         await asyncio.sleep(TRYING_S + 1.5)  # a call that rings is not a node that hangs
         (call,) = [*await live(a), *await live(b)]
-        assert proxy.silences(a) + proxy.silences(b) == 0
+        assert proxy.silences(a) + proxy.silences(b) == silences
         caller.send("CANCEL", cseq=1)
         answers = [await caller.final(), await caller.final()]
         assert sorted((answer.status, answer.header("CSeq")) for answer in answers) == [
@@ -294,9 +316,10 @@ def has_tcp_connection(node: Server) -> bool:
     return established.search(Path("/proc/net/tcp").read_text()) is not None
 
 
-async def test_a_long_prompt_goes_on_by_tcp(tmp_path: Path) -> None:
+async def test_a_long_prompt_goes_on_by_tcp(shared: Lab) -> None:
     text = "This is said. " * 100
-    async with lab(tmp_path) as (proxy, a, b), ProxiedCaller("silent", proxy.port) as caller:
+    proxy, a, b = shared
+    async with ProxiedCaller("silent", proxy.port) as caller:
         assert await caller.dial(headers=f"X-TTS-Text: {quote(text)}\r\n".encode()) == 200
         node = a if await live(a) else b
         (call,) = await live(node)

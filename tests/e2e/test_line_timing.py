@@ -18,6 +18,10 @@ TEXT = b"X-TTS-Text: Good%20bye.\r\n"
 HANGUP = b"X-TTS-Then: hangup\r\n"
 
 
+AT_ONCE = {"calls__hangup_tail_ms": "0", "rtp__unacked_ms": "0"}
+LATER = {"calls__hangup_tail_ms": "1000", "rtp__unacked_ms": "500"}
+
+
 def is_loud(payload: bytes) -> bool:
     return any(byte & 0x7F < 0x60 for byte in payload)
 
@@ -37,8 +41,8 @@ async def packets_after_the_prompt(server: Server, user: str, headers: bytes) ->
 )
 async def test_silence_is_sent_between_a_prompt_and_our_bye(lend: Lend, user: str, headers: bytes) -> None:
     num_packets = {}
-    for tail_ms in (0, 1000):
-        async with lend(calls__hangup_tail_ms=str(tail_ms)) as server:
+    for tail_ms, settings in ((0, AT_ONCE), (1000, LATER)):
+        async with lend(**settings) as server:
             num_packets[tail_ms] = await packets_after_the_prompt(server, user, headers)
     assert num_packets[1000] - num_packets[0] >= 25, "a media clock that is held up sends fewer than 50"
 
@@ -100,7 +104,7 @@ async def test_a_lead_in_that_is_no_number_is_refused(server: Server) -> None:
 
 async def test_rtp_stops_when_nobody_acknowledges_and_goes_on_at_the_ack(lend: Lend) -> None:
     async with (
-        lend(rtp__unacked_ms="500") as server,
+        lend(**LATER) as server,
         RtpPeer() as phone,
         RawCaller("greet", server.sip_port) as caller,
         server.events() as log,
@@ -124,7 +128,7 @@ async def test_rtp_stops_when_nobody_acknowledges_and_goes_on_at_the_ack(lend: L
 
 async def test_no_rtp_at_all_before_the_ack_if_so_configured(lend: Lend) -> None:
     async with (
-        lend(rtp__unacked_ms="0", routes__wait__answer="manual") as server,
+        lend(**AT_ONCE, routes__wait__answer="manual") as server,
         RtpPeer() as phone,
         RawCaller("greet", server.sip_port) as caller,
         server.events() as log,
@@ -141,7 +145,7 @@ async def test_no_rtp_at_all_before_the_ack_if_so_configured(lend: Lend) -> None
 
 async def test_early_media_is_not_held_back(lend: Lend) -> None:
     async with (
-        lend(rtp__unacked_ms="0", routes__wait__answer="manual") as server,
+        lend(**AT_ONCE, routes__wait__answer="manual") as server,
         RtpPeer() as phone,
         RawCaller("wait", server.sip_port) as caller,
         server.events() as log,

@@ -66,13 +66,19 @@ UNSERVED = {
 """These get 488 and a warning of this number."""
 
 
-@pytest.fixture(params=["wheel", "server"])
-def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "server":
+@pytest.fixture(scope="module", params=["wheel", "server"])
+def each_build(request: pytest.FixtureRequest) -> str:
+    """Of the module, so that all tests with one build run before those with the other, and share its servers."""
+    return str(request.param)
+
+
+@pytest.fixture
+def build(each_build: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if each_build == "server":
         request.getfixturevalue("server_build")
     else:
         monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
-    return str(request.param)
+    return each_build
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -100,6 +106,7 @@ async def same_process(server: Server) -> AsyncIterator[None]:
     await takes_a_call(server)
     assert len(ua_starts(server)) == 1, server.log[-3000:]
     assert not logged(server, "filter_failed")
+    assert not logged(server, "assertion_failed")
 
 
 async def takes_a_call(server: Server) -> None:
@@ -186,6 +193,17 @@ async def test_a_part_for_sdp_that_is_blank(server: Server, text: str) -> None:
         assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
 
 
+async def test_an_offer_that_repeats_its_formats(server: Server) -> None:
+    for formats in ("0 0 0 101 101", "101 101 0", "8 0 8 0 101 101"):
+        async with RawCaller("silent", server.sip_port) as caller:
+            caller.invite(formats=formats)
+            assert (await caller.final()).status in (200, 488)
+            caller.ack()
+            caller.invite(formats=formats)
+            assert (await caller.final()).status in (200, 488)
+            caller.ack()
+
+
 async def test_an_ack_without_our_tag_behind_a_cancel_is_nobodys(server: Server) -> None:
     async with RawCaller("ring", server.sip_port) as caller, server.events() as log:
         caller.invite()
@@ -213,6 +231,7 @@ async def test_info_carries_keys_in_both_formats(server: Server) -> None:
         ("Application/DTMF-Relay", "Duration=100\r\nSignal = d\r\n"): "D",
         ("application/dtmf-relay", "Signal=10\r\nDuration=160\r\n"): "*",
         ("application/dtmf-relay", "Signal=!"): "R",
+        ("application/dtmf-relay", "Signal=5\r\nDuration="): "5",
         ("application/dtmf", "7"): "7",
         ("application/dtmf", "*\r\n"): "*",
         ("application/dtmf", "11"): "#",
@@ -227,7 +246,7 @@ async def test_info_carries_keys_in_both_formats(server: Server) -> None:
         assert (await caller.final()).status == 200, "sent again"
         told = [event["data"] for event in await log.several("call.dtmf", len(keys))]
         assert [data["digit"] for data in told] == list(keys.values())
-        assert [data["duration_ms"] for data in told] == [0, 160, 250, 100, 160, 0, 0, 0, 0, 0]
+        assert [data["duration_ms"] for data in told] == [0, 160, 250, 100, 160, 0, 0, 0, 0, 0, 0]
         assert {data["method"] for data in told} == {"sip_info"}
         assert (await caller.bye()).status == 200
 
@@ -259,6 +278,9 @@ USELESS = {
     "an attribute without a name": MALFORMED["an attribute without a name"],
     "refused audio": HEAD + "m=audio 0 RTP/AVP 0\r\n",
     "more than was offered": HEAD + OPUS + AUDIO,
+    "a name": connected("c=IN IP4 media.invalid"),
+    "no address": NO_CONNECTION + AUDIO,
+    "no media": HEAD,
     "no SDP": "hello",
 }
 
@@ -321,7 +343,7 @@ async def test_a_response_whose_lines_end_in_a_bare_cr(server: Server) -> None:
         await hung_up(server, call_id, peer)
 
 
-@pytest.mark.parametrize("contact", ["<tel:+1>", "*", "tel:+1", "<http://x>", "<sip:a@b>, <tel:+1>"])
+@pytest.mark.parametrize("contact", ["<tel:+1>", "*", "tel:+1", "<mailto:a@b>", "<http://x>", "<sip:a@b>, <tel:+1>"])
 async def test_a_contact_that_is_no_sip_uri(server: Server, contact: str) -> None:
     async with RawPeer() as peer:
         call_id = await placed(server, peer)
@@ -371,6 +393,28 @@ async def test_forks_with_useless_answers(server: Server, good_first: bool) -> N
         await asyncio.sleep(0.5)  # time for those that come late to do harm
         await until(server, call_id, "established")
         await hung_up(server, call_id, peer, "two")
+
+
+async def test_bad_branches_of_a_fork_do_not_end_the_good_one(server: Server) -> None:
+    async with RawPeer() as peer, server.events() as events:
+        call_id = await placed(server, peer)
+        invite = peer.request
+        peer.answer("183 Session Progress", body=GOOD, tag="good")
+        await events.wait("call.early")
+        for number, body in enumerate(USELESS.values()):
+            peer.answer("183 Session Progress", body=body, tag=f"bad{number}")
+            peer.answer("180 Ringing", body=body, tag=f"bad{number}")
+        peer.answer("200 OK", body=GOOD, tag="good")
+        ack = await peer.expect("ACK")
+        assert "tag=good" in ack
+        await events.wait("call.established")
+        for number, body in enumerate(USELESS.values()):
+            peer.request = invite
+            peer.answer("200 OK", body=body, tag=f"late{number}")
+            assert f"tag=late{number}" in await peer.expect("ACK")
+            assert f"tag=late{number}" in await peer.take_bye()
+        assert (await server.only_call())["state"] == "established"
+        await hung_up(server, call_id, peer, "good")
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -26,10 +26,16 @@ MAX_SILENT_PACKETS = 5
 """From the ACK on: up to 40 ms to the first word, and what is on its way or held up by a busy machine."""
 
 
-@pytest_asyncio.fixture(loop_scope="session", params=["wheel", "server"])
-async def neural(request: pytest.FixtureRequest, lend: Lend) -> AsyncIterator[Server]:
+@pytest.fixture(scope="module", params=["wheel", "server"])
+def build(request: pytest.FixtureRequest) -> str:
+    """Of the module, so that all tests with one build run before those with the other, and share its server."""
+    return str(request.param)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def neural(build: str, request: pytest.FixtureRequest, lend: Lend) -> AsyncIterator[Server]:
     """A server that makes each speech anew."""
-    if request.param == "server":
+    if build == "server":
         request.getfixturevalue("server_build")
     routes = {"routes__rings__answer": "ring", "routes__rings__ring_ms": "4000"}
     more = {"tts__fallback_engine": "", "rtp__unacked_ms": "32000"}

@@ -116,8 +116,8 @@ async def test_early_media_before_the_refusal_does_no_harm(optional: Server) -> 
 
 
 async def test_where_srtp_is_required_or_off_no_second_offer_is_made(lend: Lend) -> None:
-    for srtp, number in (("required", 3), ("off", 0)):
-        async with lend(rtp__srtp=srtp) as server, RawPeer() as peer, server.events() as log:
+    for settings, number in (({"rtp__srtp": "required"}, 3), ({}, 0)):
+        async with lend(**settings) as server, RawPeer() as peer, server.events() as log:
             await place(server, peer)
             assert keys(await peer.expect("INVITE")) == number
             peer.answer("488 Not Acceptable Here")

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from lab.children import Child
-from lab.configured import server_with
+from lab.configured import Lend, server_with
 from lab.server_under_test import Json, Server, entries
 from lab.softphone import SoftphoneProcess
 from tests.architecture.state_tables import ROOT
@@ -117,11 +117,9 @@ async def test_an_answer_of_espeak(server: Server, phone: SoftphoneProcess) -> N
     await check_an_answer(server, phone)
 
 
-async def test_an_answer_of_a_neural_voice(
-    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
-) -> None:
+async def test_an_answer_of_a_neural_voice(lend: Lend, phone: SoftphoneProcess) -> None:
     pytest.importorskip("onnxruntime")
-    async with server_with(tmp_path, tts__engine="onnx", tts__voice="") as server:
+    async with lend(tts__engine="onnx", tts__voice="hibari-heart") as server:
         await check_an_answer(server, phone)
 
 
@@ -254,18 +252,3 @@ async def test_text_is_taken_while_the_call_is_on_hold(server: Server, phone: So
         complete = await client.wait("speak.complete")
         assert complete["spoken_text"] == "The first sentence of it. The second one, which comes on hold. "
     await phone.hangup()
-
-
-async def test_a_drain_lets_the_answer_end(
-    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
-) -> None:
-    async with server_with(tmp_path, calls__drain_timeout_s="20") as server:
-        call = await talking(server, phone)
-        async with stream_of(server, call) as client:
-            await client.write("We are closing now. ", every_s=0.005)
-            assert (await server.post("/v1/admin/drain", {}))[0] in (200, 202)
-            await client.write("Thank you for calling. ", every_s=0.005)
-            await client.send("end")
-            complete = await client.wait("speak.complete")
-            assert complete["spoken_text"] == "We are closing now. Thank you for calling. "
-        await phone.hangup()

@@ -18,10 +18,10 @@ from lab import audio_match
 from lab.audio_match import samples
 from lab.baresip import MODULES, Baresip
 from lab.certificates import Authority, Pair
-from lab.configured import Lend, logged, server_with, ua_pid, ua_starts, until
+from lab.configured import Lend, logged, ua_pid, ua_starts, until
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, RawPeer, RtpEar
-from lab.server_under_test import GREETING, Server, engine_pcm
+from lab.server_under_test import GREETING, Server, engine_pcm, entries
 from lab.tls_peer import CRYPTO, UNUSABLE, ask, client_context, is_turned_away, offer, tls_settings
 from tests.e2e.signals import through_ulaw
 
@@ -212,10 +212,10 @@ async def test_the_wheel_refuses_tls(only_tls: dict[str, str], tmp_path: Path, m
         await Server.start(tmp_path, only_tls)
 
 
-async def test_srtp_required(tmp_path: Path) -> None:
+async def test_srtp_required(lend: Lend, tmp_path: Path) -> None:
     reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
-    async with server_with(tmp_path, rtp__srtp="required") as server, RtpEar() as ear, RtpEar() as stranger:
-        await until(lambda: logged(server, "srtp_keys_in_clear"), 5)  # said after /readyz
+    async with lend(rtp__srtp="required") as server, RtpEar() as ear, RtpEar() as stranger:
+        await until(lambda: entries(server.whole_log, "srtp_keys_in_clear"), 5)  # said after /readyz
         async with RawCaller("greet", server.sip_port) as caller:
             caller.send("INVITE", body=offer("RTP/AVP", rtp_port=ear.port))
             await caller.acknowledge(488)

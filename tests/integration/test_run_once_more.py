@@ -13,12 +13,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
-    (folder / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_it.py").write_text(source)
     return subprocess.run(
-        [ROOT / "tests/run.sh", "-q", *options, "test_it.py"],
+        [ROOT / "tests/run.sh", "-q", "-p", "xdist", *options, "test_it.py"],
         cwd=folder,
-        env=os.environ | {"PYTEST": str(Path(sys.executable).with_name("pytest"))},
+        env=os.environ
+        | {"PYTEST": str(Path(sys.executable).with_name("pytest")), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -65,7 +65,7 @@ async def has_come(log: EventLog, kind: str, call_id: str) -> Json:
     return found()[0]
 
 
-async def test_an_established_call_outlives_the_server_and_speaks_again(
+async def test_an_established_call_outlives_the_server_and_speaks_again_and_a_hand_over_but_not_its_user_agent(
     tmp_path: Path, phone: SoftphoneProcess
 ) -> None:
     async with server_with(tmp_path, **LONG_GRACE) as server:
@@ -93,6 +93,23 @@ async def test_an_established_call_outlives_the_server_and_speaks_again(
         assert report["talkspurts"][-1]["end_at_ns"] > back_ns
         assert (report["rtp"]["lost"], report["rtp"]["ssrc_changes"]) == (0, 0), "RTP went on without a gap"
         assert len(logged(server, "server_gone")) == 1
+
+        async with server.events() as earlier:
+            call_id = await dialled(server, phone, earlier, "silent", call="2")
+        agent = ua_pid(server)
+        assert await server.replace(signal.SIGUSR2) == 0
+        assert ua_pid(server) == agent
+        async with server.events(after=earlier) as log:
+            await has_come(log, "call.adopted", call_id)
+            server.signal(signal.SIGKILL, pid=agent)
+            ended = (await has_come(log, "call.terminated", call_id))["data"]["ending"]
+            assert ended == {"result": "failed", "reason": "ua_process_died", "sip_code": None}
+            await until(lambda: ua_pid(server) != agent, TIMEOUT_S)
+            await until_readyz(server, 200)
+            await phone.hangup(call="2")
+            await phone.dial(server.uri("greet"), call="3")
+            await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
+            await phone.hangup(call="3")
 
 
 async def test_calls_in_every_state_are_taken_up(tmp_path: Path, phone: SoftphoneProcess) -> None:
@@ -253,43 +270,6 @@ async def started(folder: Path, **settings: str) -> Server:
         return await Server.start(folder)
 
 
-async def test_a_hand_over_and_the_death_of_the_adopted_process(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with server_with(tmp_path, **LONG_GRACE) as server:
-        async with server.events() as earlier:
-            call_id = await dialled(server, phone, earlier, "silent")
-        agent = ua_pid(server)
-        assert await server.replace(signal.SIGUSR2) == 0
-        assert ua_pid(server) == agent
-        async with server.events(after=earlier) as log:
-            await has_come(log, "call.adopted", call_id)
-            server.signal(signal.SIGKILL, pid=agent)
-            ended = (await has_come(log, "call.terminated", call_id))["data"]["ending"]
-            assert ended == {"result": "failed", "reason": "ua_process_died", "sip_code": None}
-            await until(lambda: ua_pid(server) != agent, TIMEOUT_S)
-            await until_readyz(server, 200)
-            await phone.hangup()
-            await phone.dial(server.uri("greet"), call="2")
-            await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
-            await phone.hangup(call="2")
-
-
-async def test_a_server_with_other_settings_ends_the_calls_and_starts_anew(
-    tmp_path: Path, phone: SoftphoneProcess
-) -> None:
-    async with server_with(tmp_path, **LONG_GRACE) as server:
-        async with server.events() as log:
-            await dialled(server, phone, log, "silent")
-        agent = ua_pid(server)
-        assert await server.replace(signal.SIGKILL, rtp__inactivity_timeout_s="77") == KILLED
-        assert (await phone.report(timeout_s=TIMEOUT_S))["ending"]["by"] == "them"
-        assert ua_pid(server) != agent
-        assert not is_running(agent)
-        (ended,) = await server.calls()
-        assert (ended["state"], ended["ending"]["reason"]) == ("terminated", "server_gone")
-        (refused,) = logged(server, "not_adopted")
-        assert "others than this process was started with" in refused["detail"]
-
-
 async def test_a_stranger_at_the_socket_and_a_server_of_another_protocol(
     tmp_path: Path, phone: SoftphoneProcess
 ) -> None:
@@ -314,43 +294,44 @@ async def test_a_stranger_at_the_socket_and_a_server_of_another_protocol(
     await server.end()
 
 
-async def test_a_server_that_cannot_start_leaves_the_calls_to_the_next(tmp_path: Path, phone: SoftphoneProcess) -> None:
+async def test_a_call_is_one_servers_the_next_ones_that_starts_and_nobodys_with_other_settings(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
     async with server_with(tmp_path, **LONG_GRACE) as server:
         async with server.events() as log:
             call_id = await dialled(server, phone, log, "silent")
-        agent = ua_pid(server)
+            first, agent = server._child, ua_pid(server)
+            server.signal(signal.SIGSTOP)
+            try:
+                await server.start_another(http__port=str(free_ports()))
+                second = server._child
+                assert await second.wait(TIMEOUT_S) == 1
+                (failed,) = entries(second.log, "cannot_start")
+                address = f"port {server.sip_port} of 127.0.0.1"
+                assert f"{address} is served by a running cc-tts, pid {first.pid}" in failed["detail"]
+            finally:
+                server._child = first
+                server.signal(signal.SIGCONT)
+            await until_readyz(server, 200)
+            utterance_id = await speak(server, call_id, "Still here.")
+            await log.wait("speak.complete", timeout_s=TIMEOUT_S, utterance_id=utterance_id, completion_cause="normal")
+            assert ua_pid(server) == agent
+
         with pytest.raises(RuntimeError, match="ended with 1"):
             await server.replace(signal.SIGKILL, tts__voice="no-such-voice")
         assert is_running(agent)
         assert await server.replace(None) == 1
         assert [call["id"] for call in await server.calls("established")] == [call_id]
         assert len(logged(server, "server_gone")) == 2
-        await phone.hangup()
 
-
-async def test_one_server_has_the_calls(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    """The first is only suspended. Another with the same SIP address does not start, and the first goes on."""
-    async with server_with(tmp_path, **LONG_GRACE) as server, server.events() as log:
-        call_id = await dialled(server, phone, log, "silent")
-        first, agent = server._child, ua_pid(server)
-        server.signal(signal.SIGSTOP)
-        try:
-            await server.start_another(http__port=str(free_ports()))
-            second = server._child
-            assert await second.wait(TIMEOUT_S) == 1
-            (failed,) = entries(second.log, "cannot_start")
-            assert (
-                f"port {server.sip_port} of 127.0.0.1 is served by a running cc-tts, pid {first.pid}"
-                in failed["detail"]
-            )
-        finally:
-            server._child = first
-            server.signal(signal.SIGCONT)
-        await until_readyz(server, 200)
-        utterance_id = await speak(server, call_id, "Still here.")
-        await log.wait("speak.complete", timeout_s=TIMEOUT_S, utterance_id=utterance_id, completion_cause="normal")
-        assert ua_pid(server) == agent
-        await phone.hangup()
+        assert await server.replace(signal.SIGKILL, rtp__inactivity_timeout_s="77") == KILLED
+        assert (await phone.report(timeout_s=TIMEOUT_S))["ending"]["by"] == "them"
+        assert ua_pid(server) != agent
+        assert not is_running(agent)
+        (ended,) = await server.calls()
+        assert (ended["state"], ended["ending"]["reason"]) == ("terminated", "server_gone")
+        refused = logged(server, "not_adopted")[-1]
+        assert "others than this process was started with" in refused["detail"]
 
 
 async def test_several_user_agents_are_adopted(tmp_path: Path) -> None:

@@ -132,19 +132,18 @@ async def test_a_call_that_is_placed_carries_its_state_until_its_user_agent_dies
     await until_readyz(server, 200)
 
 
-async def test_a_drain_reaches_who_listens_and_another_run_is_410(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-    async with server_with(tmp_path / "first", calls__drain_timeout_s="0.5") as first, reading(first) as reader:
+async def test_a_drain_reaches_who_listens_and_another_run_is_410(
+    server: Server, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    async with server_with(tmp_path, calls__drain_timeout_s="0.5") as first, reading(first) as reader:
         await phone.dial(first.uri("silent"))
         await reader.wait("call.established")
         os.kill(first.pid, signal.SIGTERM)
         assert (await reader.wait("server.draining"))["data"] == {"calls": 1}
         last = await reader.wait("call.terminated")
         assert last["data"]["ending"]["reason"] == "draining"
-    async with server_with(tmp_path / "second") as second:
-        status, problem = await second.get(f"/v1/events?since={last['id']}")
-        assert (status, problem["code"]) == (426, "upgrade_required")
-        headers = {"Accept": "text/event-stream", "Last-Event-ID": last["id"]}
-        async with aiohttp.ClientSession() as session, session.get(second.url + "/v1/events", headers=headers) as gone:
-            assert (gone.status, (await gone.json(content_type=None))["code"]) == (410, "events_gone")
+    status, problem = await server.get(f"/v1/events?since={last['id']}")
+    assert (status, problem["code"]) == (426, "upgrade_required")
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": last["id"]}
+    async with aiohttp.ClientSession() as session, session.get(server.url + "/v1/events", headers=headers) as gone:
+        assert (gone.status, (await gone.json(content_type=None))["code"]) == (410, "events_gone")

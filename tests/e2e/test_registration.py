@@ -197,18 +197,3 @@ async def test_nobody_answers(server: Server) -> None:
         await peer.expect("ACK")
         ending = (await log.wait("call.terminated"))["data"]["ending"]
     assert (ending["result"], ending["reason"]) == ("unanswered", "no_answer")
-
-
-async def test_hangup_before_the_answer_is_a_cancel(server: Server) -> None:
-    async with RawPeer() as peer, server.events() as log:
-        call = await place(server, peer)
-        invite = await peer.expect("INVITE")
-        peer.answer("183 Session Progress")
-        await log.wait("call.early")
-        assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
-        await peer.expect("CANCEL")
-        peer.answer("200 OK")
-        peer.request = invite
-        peer.answer("487 Request Terminated")
-        ending = (await log.wait("call.terminated"))["data"]["ending"]
-    assert ending["result"] == "unanswered"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.errors import ProcessFailed
 from cc_tts.media import g711
 from lab import audio_match
 from lab.children import Child
@@ -96,11 +95,6 @@ async def test_pjmedia_opens_no_socket_of_its_own(phone: SoftphoneProcess, tmp_p
     assert udp_ports_of(phone.pid) == before
 
 
-async def test_unreadable_command_fails_the_wait(phone: SoftphoneProcess) -> None:
-    with pytest.raises(ProcessFailed, match="codec"):
-        await phone.dial(f"sip:bot@{HOST}:9", codec="opus")
-
-
 async def test_far_side_hangs_up(phone: SoftphoneProcess, tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_hangup", folder=tmp_path, audio=audio_file(tmp_path), pause_ms=500)
     await phone.dial(f"sip:bot@{HOST}:{peer.port}")
@@ -183,36 +177,6 @@ async def test_four_calls_at_once_and_no_fifth(phone: SoftphoneProcess, tmp_path
         assert audio_match.find(SPEECH, heard).corr > 0.999
     for peer in peers:
         await peer.passed()
-
-
-async def test_over_tcp(tmp_path: Path) -> None:
-    peer = await Sipp.answer("uas_play", folder=tmp_path, audio=audio_file(tmp_path), tcp=True)
-    async with await SoftphoneProcess.start(transport="tcp", log_path=tmp_path / "softphone.log") as phone:
-        await phone.dial(f"sip:bot@{HOST}:{peer.port};transport=tcp")
-        await phone.wait_event("speech_start", timeout_s=10)
-        report = await phone.hangup()
-        await peer.passed()
-    assert phone.returncode == 0
-    assert report["ending"]["result"] == "completed"
-
-
-async def test_marks_and_wrong_commands(phone: SoftphoneProcess) -> None:
-    first, second = await phone.mark(), await phone.mark()
-    assert first < second
-    await phone.send({"cmd": "hangup", "call": "nobody"})
-    assert "no call 'nobody'" in (await phone.wait_event("error", timeout_s=5))["detail"]
-    await phone.send({"cmd": "dial", "uri": "tel:123"})
-    assert "right is sip:USER@HOST" in (await phone.wait_event("error", timeout_s=5))["detail"]
-
-
-async def test_quit_hangs_up_what_is_still_talking(tmp_path: Path) -> None:
-    peer = await Sipp.answer("uas_play", folder=tmp_path, audio=audio_file(tmp_path))
-    phone = await SoftphoneProcess.start(log_path=tmp_path / "softphone.log")
-    await phone.dial(f"sip:bot@{HOST}:{peer.port}")
-    await phone.wait_event("answered", timeout_s=5)
-    assert await phone.close() == 0
-    await peer.passed()
-    assert phone.events[-1]["event"] == "bye"
 
 
 async def run_command_line(*arguments: str, log_path: Path) -> Child:

@@ -18,9 +18,9 @@ from lab import audio_match
 from lab.audio_match import samples
 from lab.baresip import MODULES, Baresip
 from lab.certificates import Authority, Pair
-from lab.configured import Lend, logged, ua_pid, ua_starts, until
+from lab.configured import Lend, ua_pid, ua_starts, until
 from lab.ports import HOST, free_ports
-from lab.raw_sip import RawCaller, RawPeer, RtpEar
+from lab.raw_sip import RawCaller, RtpEar
 from lab.server_under_test import GREETING, Server, engine_pcm, entries
 from lab.tls_peer import CRYPTO, UNUSABLE, ask, client_context, is_turned_away, offer, tls_settings
 from tests.e2e.signals import through_ulaw
@@ -305,16 +305,3 @@ async def test_offers_inside_a_call_that_cannot_be_answered(lend: Lend, method: 
         assert (await caller.bye()).status == 200
         await server.until_terminated()
         assert ua_pid(server) == first_pid
-
-
-async def test_a_plain_answer_to_an_offer_of_srtp_ends_the_call(lend: Lend) -> None:
-    async with lend(rtp__srtp="required") as server, RawPeer() as peer:
-        await originate(server, f"sip:bot@{HOST}:{peer.port}")
-        invite = await peer.expect("INVITE")
-        assert re.search(r"^m=audio \d+ RTP/SAVP ", invite, re.MULTILINE)
-        assert "a=crypto:1 AES_CM_128_HMAC_SHA1_80 " in invite
-        peer.answer("200 OK", formats="0 101")
-        await peer.take_bye()
-        ended = await server.until_terminated()
-        assert ended["srtp"] is None
-        await until(lambda: logged(server, "call_ended"), 5)

@@ -109,7 +109,7 @@ DtmfKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{1,16}$(?!\n)", "1 to 1
 FinishKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{0,16}$(?!\n)", "at most 16 of the keys 0-9, A-D, * and #"))]
 GatherMs = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS)]
 ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
-ToneDuration = Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")]
+ToneDuration = Annotated[ToneMs, Meta(description="Of a tone; left out: it is played once through, a part without a length for 1000 ms.")]
 Tone = Annotated[
     str,
     Meta(
@@ -325,8 +325,7 @@ class Play(PromptFields, frozen=True):
             return UrlContent(self.url, self.volume_db)
         if self.silence_ms is not UNSET:
             return SilenceContent(self.silence_ms)
-        tone = str(self.tone)
-        return ToneContent(tone) if self.duration_ms is None else ToneContent(tone, self.duration_ms)
+        return ToneContent(str(self.tone), self.duration_ms)
 
 
 class CallUpdate(Body, frozen=True):

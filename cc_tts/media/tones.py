@@ -2,7 +2,7 @@
 
 A tone is one of :data:`NAMED`, ``dtmf:`` and digits, or a cadence in the way Asterisk's ``indications.conf`` writes it:
 ``440+480/2000,0/4000`` is 440 and 480 Hz together for 2 s, then 4 s of silence, from the start again. A part marked
-``!`` is played once and left out of the repetition; a part without a length lasts to the end.
+``!`` is played once and left out of the repetition; a part without a length lasts to the end, or :data:`OPEN_PART_MS`.
 """
 
 import re
@@ -22,6 +22,8 @@ FULL_SCALE_DBM0: Final = 3.14
 """Power of a sine that just fits μ-law (ITU-T G.711, table 2a)."""
 
 MAX_TONE_MS: Final = 120_000  # unmeasured
+OPEN_PART_MS: Final = 1000
+"""The length of a part that has none, where nobody says how long the tone is (unmeasured)."""
 _MAX_SPEC_CHARS: Final = 1000  # unmeasured
 _MAX_FREQUENCIES: Final = 4  # unmeasured
 _EDGE_MS: Final = 5.0  # unmeasured
@@ -55,12 +57,11 @@ class _Part:
     once: bool
 
 
-def tone(name_or_spec: str, rate_hz: int, *, max_ms: int) -> bytes:
-    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats. Raises
-    ``Unprocessable``, which says what is wrong: no such name, not a cadence, or out of bounds.
+def tone(name_or_spec: str, rate_hz: int, *, max_ms: int | None = None) -> bytes:
+    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats; without
+    ``max_ms`` each part is played once. Raises ``Unprocessable``, which says what is wrong: no such name, not a cadence, or
+    out of bounds.
     """
-    if not 0 < max_ms <= MAX_TONE_MS:
-        raise Unprocessable(f"a tone lasts 1 to {MAX_TONE_MS} ms, got {max_ms}")
     schedule = _schedule(_parse(_spec(name_or_spec), rate_hz), max_ms)
     made = {(part, ms): _pcm(part, ms, rate_hz) for part, ms in set(schedule)}
     return b"".join(made[key] for key in schedule)
@@ -111,9 +112,16 @@ def _frequencies(text: str, rate_hz: int) -> tuple[int, ...]:
     return frequencies
 
 
-def _schedule(parts: list[_Part], max_ms: int) -> list[tuple[_Part, int]]:
-    """Parts with their lengths, ms, up to ``max_ms``."""
-    left_ms = max_ms
+def check(name_or_spec: str, rate_hz: int, *, max_ms: int | None = None) -> None:
+    """Raise as :func:`tone` does, and make no audio."""
+    _schedule(_parse(_spec(name_or_spec), rate_hz), max_ms)
+
+
+def _schedule(parts: list[_Part], max_ms: int | None) -> list[tuple[_Part, int]]:
+    """Parts with their lengths, ms, up to ``max_ms``; without it, each part once."""
+    left_ms = sum(part.ms or OPEN_PART_MS for part in parts) if max_ms is None else max_ms
+    if not 0 < left_ms <= MAX_TONE_MS:
+        raise Unprocessable(f"a tone lasts 1 to {MAX_TONE_MS} ms, got {left_ms}")
     schedule: list[tuple[_Part, int]] = []
     for part in chain(parts, cycle(part for part in parts if not part.once)):
         if left_ms <= 0:
@@ -127,11 +135,12 @@ def _pcm(part: _Part, ms: int, rate_hz: int) -> bytes:
     num_samples = AudioFormat(rate_hz).samples_for_ms(ms)
     if not part.frequencies_hz:
         return bytes(2 * num_samples)
-    instant_s: npt.NDArray[np.float64] = np.arange(num_samples) / rate_hz
+    instant_s: npt.NDArray[np.float64] = np.arange(min(num_samples, rate_hz)) / rate_hz
     amplitude = 32767 * 10 ** ((LEVEL_DBM0 - FULL_SCALE_DBM0) / 20)
-    wave = np.zeros(num_samples)
+    second = np.zeros(len(instant_s))
     for hz in part.frequencies_hz:
-        wave += amplitude * np.sin(2 * np.pi * hz * instant_s)
+        second += amplitude * np.sin(2 * np.pi * hz * instant_s)
+    wave = np.resize(second, num_samples)  # frequencies are whole numbers, so each second is like the first
     num_edge = min(AudioFormat(rate_hz).samples_for_ms(_EDGE_MS), num_samples // 2)
     edge = (1 - np.cos(np.pi * (np.arange(num_edge) + 0.5) / max(num_edge, 1))) / 2
     wave[:num_edge] *= edge

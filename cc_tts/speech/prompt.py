@@ -93,10 +93,10 @@ class RefusedContent:
 
 @dataclass(frozen=True, slots=True)
 class ToneContent:
-    """A tone by name or specification (see ``media/tones``), at most ``duration_ms`` long."""
+    """A tone by name or specification (see ``media/tones``), at most ``duration_ms`` long; ``None``: once through."""
 
     tone: str
-    duration_ms: int = 1000
+    duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

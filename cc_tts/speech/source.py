@@ -180,8 +180,8 @@ class SpeechSource:
                 voice = self._voicing.voice(words)
                 _instructions(words, voice)
                 return voice
-            case ToneContent():
-                tones.tone(content.tone, 8000, max_ms=1)
+            case ToneContent(name, duration_ms):
+                tones.check(name, 8000, max_ms=duration_ms)
         return None
 
     async def match_lexicons(self, content: Content) -> None:

@@ -110,7 +110,7 @@ class FakeSource:
                 words = [f"{word} " for word in content.text.split()]
                 return self.plans.get(content.text) or [SpeechChunk(pcm(CHUNK_MS), word) for word in words]
             case ToneContent():
-                return [SpeechChunk(pcm(content.duration_ms, rate_hz))]
+                return [SpeechChunk(pcm(content.duration_ms or 1000, rate_hz))]
             case SilenceContent():
                 return [SpeechChunk(bytes(len(pcm(content.silence_ms, rate_hz))))]
         raise NotImplementedError(content)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.errors import Unprocessable
-from cc_tts.media.tones import MAX_TONE_MS, NAMED, tone
+from cc_tts.media.tones import MAX_TONE_MS, NAMED, check, tone
 
 pytestmark = pytest.mark.unit
 
@@ -47,6 +47,37 @@ def frequencies(pcm: bytes, rate_hz: int = RATE_HZ) -> list[int]:
 )
 def test_length(spec: str, expected_ms: float) -> None:
     assert ms_of(tone(spec, RATE_HZ, max_ms=MAX_TONE_MS)) == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected_ms"),
+    [
+        ("beep", 200),
+        ("dtmf:1234567890", 2000),
+        ("2100/3300", 3300),
+        ("440/500,0/500,880/1500", 2500),
+        ("ringback", 6000),
+        ("dial", 1000),
+        ("!440/300,880", 1300),
+    ],
+)
+def test_without_a_length_it_is_played_once_through(spec: str, expected_ms: float) -> None:
+    assert ms_of(tone(spec, RATE_HZ)) == expected_ms
+
+
+@pytest.mark.parametrize("spec", ["440/120000,0/1", "dtmf:" + "1" * 700])
+def test_what_is_too_long_once_through_is_refused_and_not_cut(spec: str) -> None:
+    for make in (tone, check):
+        with pytest.raises(Unprocessable, match="a tone lasts"):
+            make(spec, RATE_HZ)
+
+
+def test_each_second_of_a_long_tone_follows_the_one_before() -> None:
+    wave = samples(tone("350+441", RATE_HZ, max_ms=2500)).astype(float)
+    instant_s = np.arange(len(wave)) / RATE_HZ
+    expected = np.sin(2 * np.pi * 350 * instant_s) + np.sin(2 * np.pi * 441 * instant_s)
+    middle = slice(RATE_HZ // 10, -RATE_HZ // 10)
+    assert np.corrcoef(wave[middle], expected[middle])[0, 1] > 0.999
 
 
 @pytest.mark.parametrize(("spec", "max_ms", "expected_ms"), [("dial", 300, 300), ("beep", 5000, 200), ("beep", 50, 50)])

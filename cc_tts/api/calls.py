@@ -1,7 +1,7 @@
 """Handlers of ``/v1/calls``: list, place, answer, hold and end calls; send and collect keys."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api import schemas, sip_fields, views
-from cc_tts.api.context import CONTEXT
+from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import HOLDER, current_tenant
 from cc_tts.api.http.route import Query, RouteTable
@@ -38,6 +38,7 @@ from cc_tts.errors import (
     LineUnsupported,
     MalformedRequest,
     NothingToSay,
+    PromptNotFound,
     QueueFull,
     QuotaExceeded,
     SsmlMalformed,
@@ -45,6 +46,7 @@ from cc_tts.errors import (
     UnknownLexicon,
     UnknownVoice,
     Unprocessable,
+    UrlNotAllowed,
     UserAgentUnavailable,
     WebhookNotAllowed,
     WrongState,
@@ -183,7 +185,17 @@ def fields_of_text(text: str, options: str = "") -> dict[type[ClientError], str]
         NothingToSay: text,
         TextTooLong: text,
         SpeechNotHeard: f"{options}/barge_in/speech",
+        PromptNotFound: f"{options}/prompt_id",
+        UrlNotAllowed: f"{options}/url",
     }
+
+
+def fields_of_prompt(body: schemas.PromptFields, pointer: str = "") -> dict[type[ClientError], str]:
+    """Which field an error of a prompt is about whose body is at ``pointer``."""
+    contents = ("ssml", "tone", "silence_ms", "prompt_id", "url")
+    given = (name for name in contents if getattr(body, name, UNSET) is not UNSET)
+    content = f"{pointer}/{next(given, 'text')}"
+    return fields_of_text(content, pointer) | {Unprocessable: content}
 
 
 def call_of(request: web.Request) -> Call:
@@ -215,12 +227,23 @@ def another_call(request: web.Request, call_id: str, pointer: str) -> Call:
     return call
 
 
-async def match_lexicons(request: web.Request, *prompts: Prompt | None) -> None:
-    """Match the lexicons of prompts for the call that the path names where that takes long."""
-    source, defaults = request.app[CONTEXT].speech_source, call_of(request).defaults
-    for prompt in prompts:
-        if prompt is not None:
-            await source.match_lexicons(defaults.applied_to(prompt).content)
+async def match_lexicons(request: web.Request, prompt: Prompt | None) -> None:
+    """Match the lexicons of a prompt for the call that the path names where that takes long."""
+    if prompt is not None:
+        source, defaults = request.app[CONTEXT].speech_source, call_of(request).defaults
+        await source.match_lexicons(defaults.applied_to(prompt).content)
+
+
+async def check_prompts(call: Call, context: ApiContext, prompts: Mapping[str, tuple[schemas.Speak, Prompt]]) -> None:
+    """Refuse the prompts of a command, by the pointers to their bodies, before any of it is carried out.
+
+    Raises:
+        CcTtsError: as :meth:`.Call.check_prompt`, about a field.
+    """
+    for pointer, (body, prompt) in prompts.items():
+        with bodies.located(fields_of_prompt(body, pointer)):
+            await context.speech_source.match_lexicons(call.defaults.applied_to(prompt).content)
+            call.check_prompt(prompt)
 
 
 def command(request: web.Request, client_state: str | None, act: Callable[[Call], None]) -> views.Call:
@@ -428,8 +451,8 @@ async def start_gather(request: web.Request, body: schemas.Gather) -> views.Gath
     """Collect keys; call.gather_complete has the result."""
     call, wanted = call_of(request), body.request()
     wanted = replace(wanted, digits_to=readable_by(request.app[CONTEXT].webhooks, call, wanted.digits_to, HOLDER.get()))
-    with bodies.located(fields_of_text("/prompt", "/prompt")):
-        await match_lexicons(request, wanted.prompt, wanted.invalid_prompt)
+    await check_prompts(call, request.app[CONTEXT], body.prompts(wanted))
+    with bodies.located({DuplicateId: "/prompt/utterance_id"}):
         return views.Gather.of(call.gather(wanted))
 
 

@@ -109,7 +109,9 @@ DtmfKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{1,16}$(?!\n)", "1 to 1
 FinishKeys = Annotated[str, Meta(pattern=form(r"^[0-9A-D*#]{0,16}$(?!\n)", "at most 16 of the keys 0-9, A-D, * and #"))]
 GatherMs = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS)]
 ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
-ToneDuration = Annotated[ToneMs, Meta(description="Of a tone; left out: it is played once through, a part without a length for 1000 ms.")]
+ToneDuration = Annotated[
+    ToneMs, Meta(description="Of a tone; left out: it is played once through, a part without a length for 1000 ms.")
+]
 Tone = Annotated[
     str,
     Meta(
@@ -465,6 +467,14 @@ class Gather(OptionalBody, frozen=True):
         }
         digits_to = dtmf.DigitsTo() if self.digits_to is UNSET else self.digits_to.destination()
         return GatherRequest(**(fields | prompts), digits_to=digits_to)
+
+    def prompts(self, request: GatherRequest) -> dict[str, tuple[Speak, Prompt]]:
+        """The bodies of its prompts by their pointers, and what they ask for in ``request``."""
+        both = (
+            ("/prompt", self.prompt, request.prompt),
+            ("/invalid_prompt", self.invalid_prompt, request.invalid_prompt),
+        )
+        return {at: (body, prompt) for at, body, prompt in both if body is not None and prompt is not None}
 
 
 class Ring(Command, frozen=True):

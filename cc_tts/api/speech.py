@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import UNSET
 
 from cc_tts.api import schemas, views
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_text, match_lexicons
+from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_prompt, match_lexicons
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
@@ -25,7 +25,6 @@ from cc_tts.errors import (
     UrlNotAllowed,
     UtteranceNotFound,
 )
-from cc_tts.speech.prompt import ToneContent
 from cc_tts.vad.client import SpeechNotHeard
 
 _WORDS: Final = Query("words", "true: with the words that were played and when.", ("true", "false"))
@@ -49,8 +48,7 @@ ROUTES: Final = RouteTable("Speech")
 async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Accepted:
     """Speak text or SSML; queued behind the current prompt unless queue is replace."""
     prompt = body.prompt()
-    fields = fields_of_text("/text" if body.ssml is UNSET else "/ssml") | {PromptNotFound: "/prompt_id"}
-    with bodies.located(fields):
+    with bodies.located(fields_of_prompt(body)):
         await match_lexicons(request, prompt)
         return views.Accepted.of(call_of(request).speak(prompt))
 
@@ -83,9 +81,7 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
 async def play_on_call(request: web.Request, body: schemas.Play) -> views.Utterance:
     """Play a staged prompt, an audio file at a URL, a tone or silence."""
     prompt = body.prompt()
-    content = "/tone" if isinstance(prompt.content, ToneContent) else "/silence_ms"
-    fields = {DuplicateId: "/utterance_id", Unprocessable: content, SpeechNotHeard: "/barge_in/speech"}
-    with bodies.located(fields | {PromptNotFound: "/prompt_id", UrlNotAllowed: "/url"}):
+    with bodies.located(fields_of_prompt(body)):
         return views.Utterance.of(call_of(request).speak(prompt))
 
 

@@ -97,6 +97,14 @@ class Call(CallView):
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
+    def check_prompt(self, prompt: Prompt) -> None:
+        """Raise as :meth:`speak` does if the call is over, or the prompt is of no use."""
+        self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
+        if prompt.barge_in_speech:
+            self.services.vad.check()
+        resolved = self.services.resolved(prompt, self.tenant)
+        self.services.source.check(self.defaults.applied_to(resolved).content)
+
     def speak(self, prompt: Prompt) -> Utterance:
         """Accept a prompt for this call.
 
@@ -138,8 +146,7 @@ class Call(CallView):
         self._check(CallEvent.SPEAK, "gather")
         self.keys.check_idle()
         if request.invalid_prompt is not None:
-            prompt = self.services.resolved(request.invalid_prompt, self.tenant)
-            self.services.source.check(self.defaults.applied_to(prompt).content)
+            self.check_prompt(request.invalid_prompt)
         gather = self.keys.collect(request)
         self.spans.gather_began(gather)
         self.recorder.gather_began(gather)

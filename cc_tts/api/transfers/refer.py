@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 import msgspec
 from aiohttp import web
-from msgspec import UNSET, Meta
+from msgspec import Meta
 
 from cc_tts.api import schemas, views
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, fields_of_text, match_lexicons
+from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, fields_of_prompt, match_lexicons
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import RouteTable
@@ -78,8 +78,7 @@ class ReferRefused(msgspec.Struct, frozen=True, kw_only=True):
 async def accept_refer(request: web.Request, body: AcceptRefer) -> views.Call:
     """Place the call that a REFER of the far side asks for; call.refer_complete tells how that went."""
     wanted = body.request()
-    is_ssml = body.speak is not None and body.speak.ssml is not UNSET
-    fields = fields_of_text("/speak/ssml" if is_ssml else "/speak/text", "/speak")
+    fields = {} if body.speak is None else fields_of_prompt(body.speak, "/speak")
     with bodies.located(fields | {ReferNotFound: "/refer_id", DuplicateId: "/call_id"}):
         await match_lexicons(request, wanted.prompt)
         return views.Call.of(request.app[CONTEXT].registry.referrals.accept(call_of(request), body.refer_id, wanted))

@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api import schemas, sip_fields
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, another_call, call_of, fields_of_text, match_lexicons
+from cc_tts.api.calls import OF_TEXT, ON_A_CALL, another_call, call_of, check_prompts
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import RouteTable
@@ -22,7 +22,6 @@ from cc_tts.config.wording import form
 from cc_tts.errors import (
     BridgeActive,
     CapacityExceeded,
-    ClientError,
     DisclosureFailed,
     Draining,
     DuplicateId,
@@ -34,6 +33,7 @@ from cc_tts.errors import (
     TransferNotAllowed,
     Unprocessable,
 )
+from cc_tts.speech.prompt import Prompt
 from cc_tts.ua.messages import OnHangup
 
 MAX_TIMEOUT_MS: Final = 600_000  # unmeasured
@@ -225,21 +225,25 @@ async def transfer_call(request: web.Request, body: Transfer) -> TransferBegun:
     wanted = body.request()
     if body.consult_call_id is not None:
         wanted = replace(wanted, consult=another_call(request, body.consult_call_id, "/consult_call_id"))
-    with bodies.located(_fields_of(body.speak) | {TransferNotAllowed: "/to"}):
-        await match_lexicons(request, wanted.prompt)
-        return TransferBegun.of(request.app[CONTEXT].registry.transfers.begin(call_of(request), wanted))
+    call, context = call_of(request), request.app[CONTEXT]
+    await check_prompts(call, context, _prompts(body, wanted.prompt))
+    with bodies.located({TransferNotAllowed: "/to", DuplicateId: "/speak/utterance_id"}):
+        return TransferBegun.of(context.registry.transfers.begin(call, wanted))
 
 
 async def _warm_transfer(request: web.Request, body: Transfer) -> TransferBegun:
     wanted = body.warm_request()
-    fields = (
-        _fields_of(body.speak) if body.speak is not None or body.brief is None else _fields_of(body.brief, "/brief")
-    )
-    with bodies.located(fields | {TransferNotAllowed: "/to"}):
-        await match_lexicons(request, wanted.prompt, wanted.brief)
-        return TransferBegun.of(request.app[CONTEXT].registry.warm_transfers.begin(call_of(request), wanted))
+    call, context = call_of(request), request.app[CONTEXT]
+    await check_prompts(call, context, _prompts(body, wanted.prompt, wanted.brief))
+    with bodies.located({TransferNotAllowed: "/to", DuplicateId: "/speak/utterance_id"}):
+        return TransferBegun.of(context.registry.warm_transfers.begin(call, wanted))
 
 
-def _fields_of(speak: schemas.Speak | None, pointer: str = "/speak") -> dict[type[ClientError], str]:
-    is_ssml = speak is not None and speak.ssml is not UNSET
-    return fields_of_text(f"{pointer}/ssml" if is_ssml else f"{pointer}/text", pointer)
+def _prompts(
+    body: Transfer, speak: Prompt | None, brief: Prompt | None = None
+) -> dict[str, tuple[schemas.Speak, Prompt]]:
+    """The bodies of the prompts by their pointers, and what they ask for."""
+    bodies_of = {"/speak": (body.speak, speak), "/brief": (body.brief, brief)}
+    return {
+        at: (given, prompt) for at, (given, prompt) in bodies_of.items() if given is not None and prompt is not None
+    }

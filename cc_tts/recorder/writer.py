@@ -38,6 +38,10 @@ SILENCE_DBFS: Final = -45.0
 """A frame below this level is silence: the same level as ``MIN_LEVEL_DBFS`` in :mod:`cc_tts.vad.energy` (unmeasured)."""
 KEPT_SILENCE_FRAMES: Final = 10
 """Silence that is left at either end when it is trimmed (unmeasured)."""
+ROOM_BYTES: Final = 16_384
+"""Audio that is given up where a full disk has no room for the note of how it ended: the note is one block, 4 KiB with most
+file systems, and is written anew twice (unmeasured).
+"""
 _LOUD: Final = (32768 * 10 ** (SILENCE_DBFS / 20)) ** 2
 _MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -190,25 +194,43 @@ class RecordingFile:
                 state, reason = "failed", failure_of(error)
         try:
             self._num_written = self._trimmed()
-            os.ftruncate(self._file, len(self._format.header(0)) + self._num_written * self._format.frame_bytes)
-            self._renew_header()
+            self._cut()
             os.fsync(self._file)
             self._part.rename(self._path(WHOLE))
         except OSError as error:
             state, reason = "failed", failure_of(error)
+        with contextlib.suppress(OSError):
+            try:
+                self._note(state, reason)
+            except OSError as error:
+                if failure_of(error) != "disk_full":
+                    raise
+                self._num_written = max(0, self._num_written - ROOM_BYTES // self._format.frame_bytes)
+                self._cut()  # the end of the audio makes room for the note: without it the recording would go on for ever
+                self._note("failed", "disk_full")
+        os.close(self._file)
+        return self.info
+
+    def _cut(self) -> None:
+        os.ftruncate(self._file, self._num_bytes)
+        self._renew_header()
+
+    @property
+    def _num_bytes(self) -> int:
+        return len(self._format.header(0)) + self._num_written * self._format.frame_bytes
+
+    def _note(self, state: FileState, reason: Ending) -> None:
+        """Say beside the file how it ended."""
         self.info = msgspec.structs.replace(
             self.info,
             state=state,
             reason=reason,
             duration_ms=self._num_written * PTIME_MS,
-            num_bytes=len(self._format.header(0)) + self._num_written * self._format.frame_bytes,
+            num_bytes=self._num_bytes,
             lost_ms=self._num_lost * PTIME_MS,
             gaps=tuple(self._gaps_in_file()),
         )
-        with contextlib.suppress(OSError):
-            atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
-        os.close(self._file)
-        return self.info
+        atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
 
     def _gaps_in_file(self) -> Iterator[Gap]:
         """The gaps as far as they were not cut off with silence."""

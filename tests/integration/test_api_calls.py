@@ -1,19 +1,22 @@
 """Calls and speaking over HTTP: what reaches the layer below and what comes back."""
 
+import dataclasses
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.prompts.utterance import CompletionCause, UtteranceError
+from cc_tts.config.record import RecordConfig
 from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import EngineOverloaded
 from cc_tts.media.quality import Levels
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.timing.spans import SpokenSpan
 from cc_tts.ua import messages
-from tests.fakes.running_api import BUSY, UA_DOWN, RunningApi, running_api
+from tests.fakes.running_api import BUSY, UA_DOWN, RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -278,6 +281,18 @@ async def test_play(api: RunningApi) -> None:
         Prompt(content=ToneContent("busy", 300), then="hangup"),
         Prompt(content=SilenceContent(250)),
     ]
+
+
+async def test_a_recording_that_is_not_on_the_disk_yet_is_known_and_cannot_be_removed(tmp_path: Path) -> None:
+    record = RecordConfig(dir=str(tmp_path), min_free_bytes=0)
+    async with running_api(dataclasses.replace(make_config(), record=record)) as api:
+        api.registry.add("c1", answered=True)
+        begun = await api.ask("POST", "/v1/calls/c1/record", {"recording_id": "r1"})
+        assert (begun.status, begun.json["state"]) == (201, "starting")
+        assert (begun.json["duration_ms"], begun.json["bytes"]) == (None, None)
+        assert (await api.ask("GET", "/v1/recordings/r1")).json == begun.json
+        (await api.ask("GET", "/v1/recordings/r1/audio")).check_problem(409, "wrong_state")
+        (await api.ask("DELETE", "/v1/recordings/r1")).check_problem(409, "wrong_state")
 
 
 async def test_stop_pause_resume(api: RunningApi) -> None:

@@ -12,6 +12,7 @@ from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.route import CALL_ID, Query, RouteTable
 from cc_tts.api.recordings import delivery, shapes
+from cc_tts.calls.recording.recording import Recording as LiveRecording
 from cc_tts.errors import (
     DuplicateId,
     MalformedRequest,
@@ -120,10 +121,8 @@ async def list_recordings(request: web.Request) -> shapes.Recordings:
 @ROUTES.add("GET", "/v1/recordings/{id}", scope="recordings", errors=(RecordingNotFound, RecordingOff))
 async def get_recording(request: web.Request) -> shapes.Recording:
     """One recording: how far it is, or how it ended."""
-    live = request.app[CONTEXT].registry.recordings.live(request.match_info["id"])
-    if live is not None and current_tenant() in ("", live.plan.info.tenant):
-        return shapes.Recording.live(live)
-    return _view(request, (await _kept(request))[0])
+    live = _live(request)
+    return _view(request, (await _kept(request))[0]) if live is None else shapes.Recording.live(live)
 
 
 @ROUTES.add(
@@ -164,10 +163,16 @@ async def _kept(request: web.Request) -> tuple[RecordingInfo, Path]:
     return found
 
 
+def _live(request: web.Request) -> LiveRecording | None:
+    """The recording that the path names, if its call is up and the token may know of it."""
+    live = request.app[CONTEXT].registry.recordings.live(request.match_info["id"])
+    return live if live is not None and current_tenant() in ("", live.plan.info.tenant) else None
+
+
 async def _complete(request: web.Request) -> tuple[RecordingInfo, Path]:
-    found = await _kept(request)
-    if found[0].state == "recording":
-        raise WrongState(f"recording {found[0].recording_id} is not complete")
+    live = _live(request)  # it need not be on the disk yet
+    if live is not None or (found := await _kept(request))[0].state == "recording":
+        raise WrongState(f"recording {request.match_info['id']} is not complete; call.recording tells when it is")
     return found
 
 

@@ -1,7 +1,6 @@
 """Bodies and responses of the routes for recordings."""
 
 from collections.abc import Mapping
-from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
@@ -78,10 +77,11 @@ class ConsentToRecording(schemas.Body, frozen=True):
 
 
 class Recording(views.View, frozen=True, kw_only=True):
-    """A recording. ``duration_ms``, ``bytes`` and ``lost_ms`` are there once it is complete."""
+    """A recording. ``duration_ms`` and ``bytes`` are null until it is complete."""
 
     derived: ClassVar[Mapping[str, Any]] = {
-        "bytes": attrgetter("num_bytes"),
+        "duration_ms": lambda info: None if info.state == "recording" else info.duration_ms,
+        "bytes": lambda info: None if info.state == "recording" else info.num_bytes,
         "tenant": lambda info: info.tenant or UNSET,
     }
     id: str = field(name="recording_id")
@@ -94,8 +94,8 @@ class Recording(views.View, frozen=True, kw_only=True):
     rate_hz: int
     consent: Consent
     created_at_s: views.EpochSeconds = field(name="created_at")
-    duration_ms: int
-    bytes: int
+    duration_ms: int | None
+    bytes: int | None
     lost_ms: Annotated[int, Meta(description="Silence in place of audio that the disk was too slow for.")]
     gaps: Annotated[tuple[Gap, ...], Meta(description="Where that silence is in the file.")]
     disclosed_at_s: Annotated[

@@ -240,7 +240,10 @@ class CallRecorder(Follower):
 
     def _fail(self, reason: Ending) -> None:
         assert self.current is not None
-        self._recordings.finish(msgspec.structs.replace(self.current.plan.info, state="failed", reason=reason))
+        recording = self.current
+        info = msgspec.structs.replace(recording.plan.info, state="failed", reason=reason)
+        recording.plan, recording.state = msgspec.structs.replace(recording.plan, info=info), "failed"
+        self._recordings.finish(info)
 
     def _stamp(self, info: RecordingInfo) -> None:
         others = tuple(each for each in self._call.recordings if each.recording_id != info.recording_id)

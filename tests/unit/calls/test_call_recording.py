@@ -149,7 +149,8 @@ async def test_nothing_is_recorded_before_consent(tmp_path: Path, request_says: 
 
 async def test_a_caller_who_refuses_is_not_recorded(recorded: Recorded) -> None:
     await recorded.record(consent="required")
-    recorded.call.recorder.consent(given=False)
+    refused = recorded.call.recorder.consent(given=False)
+    assert (refused.state, refused.plan.info.reason) == ("failed", "consent_refused")
     assert not recorded.ua.commands("record")
     assert recorded.told[-1] == ("failed", "consent_refused")
     assert [each.consent for each in recorded.call.recordings] == ["refused"]

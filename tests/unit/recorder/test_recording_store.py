@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from cc_tts import atomic_file
 from cc_tts.recorder import writer
 from cc_tts.recorder.info import Gap, RecordingInfo, RecordingPlan, encode
 from cc_tts.recorder.store import RecordingStore
@@ -240,6 +241,27 @@ def test_a_disk_that_takes_no_last_frames_leaves_those_before_and_nothing_after_
     assert len(as_wav(tmp_path / "r1.wav")[2]) == 8000
     RecordingStore(tmp_path).delete(info)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_on_a_full_disk_the_end_of_the_audio_makes_room_for_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RecordingFile(plan(tmp_path))
+    frames(file, 100)
+    full_bytes = (tmp_path / "r1.wav.part").stat().st_size
+    write = atomic_file.write
+
+    def on_full_disk(path: Path, data: bytes, **options: Any) -> None:
+        if (tmp_path / "r1.wav").stat().st_size > full_bytes - 2 * 4096:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, data, **options)
+
+    monkeypatch.setattr(atomic_file, "write", on_full_disk)
+    info = file.finish("stopped")
+    assert (info.state, info.reason) == ("failed", "disk_full")
+    assert 0 < info.duration_ms < 2000
+    assert len(as_wav(tmp_path / "r1.wav")[2]) == info.duration_ms * 8
+    assert RecordingStore(tmp_path).find("r1", "") == (info, tmp_path / "r1.wav")
 
 
 def test_audio_that_could_not_be_completed_is_removed_with_its_recording(

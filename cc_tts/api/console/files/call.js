@@ -79,7 +79,7 @@ function records(id) {
   const kept = table(t("recordings"), [
     { label: t("begun"), text: (each) => time(each.created_at) },
     { label: t("state"), text: (each) => word(each.state) },
-    { label: t("length"), class: "figure", text: (each) => `${(each.duration_ms / 1000).toFixed(1)} s` },
+    { label: t("length"), class: "figure", text: (each) => (each.duration_ms === null ? "" : `${(each.duration_ms / 1000).toFixed(1)} s`) },
     { label: t("listen"), can: (each) => each.state === "saved", act: (each) => {
       audio.hidden = false;
       play("GET", `v1/recordings/${encodeURIComponent(each.recording_id)}/audio`);

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from cc_tts.api import views
 from cc_tts.api.context import CONTEXT
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.route import WAS_THERE, RouteTable
 from cc_tts.errors import LexiconMalformed, LexiconNotFound, LexiconNotStored
 from cc_tts.text.pronunciation.lexicon import Lexicon, read_pls
 
@@ -31,14 +31,17 @@ async def get_lexicon(request: web.Request) -> Lexicon:
     "PUT",
     "/v1/lexicons/{name}",
     scope="admin",
+    status=201,
+    may_be_there="There was a lexicon of this name, which is replaced.",
     errors=(LexiconMalformed, LexiconNotStored),
     other_bodies={PLS: lambda body, _: read_pls(body)},
     examples={"names": {"language": "en", "entries": [{"grapheme": "Mobivox", "alias": "mo bee vox"}]}},
 )
 async def put_lexicon(request: web.Request, body: Lexicon) -> views.LexiconSummary:
     """Add or replace a lexicon; prompts that are accepted from now on use it."""
-    name = request.match_info["name"]
-    await asyncio.to_thread(request.app[CONTEXT].speech_source.lexicons.put, name, body)
+    name, lexicons = request.match_info["name"], request.app[CONTEXT].speech_source.lexicons
+    request[WAS_THERE] = name in lexicons.names()
+    await asyncio.to_thread(lexicons.put, name, body)
     return _summary(name, body)
 
 

@@ -4,6 +4,8 @@ TLS checks the certificate against the name in the URL. The client takes no cook
 Its requests follow no redirects. Runs on: the event loop; names are looked up by a thread.
 """
 
+import os
+import socket
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -124,11 +126,28 @@ async def read_at_most(content: aiohttp.StreamReader, limit: int) -> bytes:
     return bytes(found)
 
 
+_WORDS: Final[Mapping[type[Exception], str]] = {
+    aiohttp.WSServerHandshakeError: "status {0.status}",
+    aiohttp.ClientConnectorCertificateError: "its certificate is not valid for this name, or of no CA that is known here",
+    aiohttp.ClientConnectorSSLError: "TLS cannot be spoken with it",
+    aiohttp.ServerDisconnectedError: "it closed the connection without a response",
+    aiohttp.ClientPayloadError: "it broke off its response",
+    aiohttp.ClientResponseError: "its response cannot be read as HTTP",
+    _Redirected: "it redirects, which is not followed",
+}
+"""The first class that a failure belongs to says what it is: those of aiohttp name no cause, or the URL with it."""
+
+
 def failure(error: Exception) -> str:
-    """The kind of a failure, without the URL, which may hold a secret."""
+    """What failed, without the URL, which may hold a secret."""
+    for kind, words in _WORDS.items():
+        if isinstance(error, kind):
+            return words.format(error)
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, NotAllowed):
         return str(cause)
-    if isinstance(cause, aiohttp.WSServerHandshakeError):
-        return f"status {cause.status}"
-    return cause.strerror or type(error).__name__ if isinstance(cause, OSError) else type(error).__name__
+    if isinstance(cause, OSError) and not isinstance(cause, socket.gaierror) and cause.errno:
+        return os.strerror(cause.errno).lower()  # the text of an address that refused has the address in it
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return getattr(cause, "strerror", None) or "it closed the connection"
+    return type(error).__name__

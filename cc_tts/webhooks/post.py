@@ -100,18 +100,19 @@ class HttpPost:
 
 
 async def _read(response: aiohttp.ClientResponse, *, wants_answer: bool) -> bytes:
-    """The JSON of a response, if it is wanted and comes soon. The receiver has the event, whatever the body is like."""
+    """The JSON of a response, if it is wanted and comes soon; of a longer one than is taken, its beginning. The receiver has
+    the event, whatever the body is like.
+    """
     length = response.content_length
     is_answer = wants_answer and response.content_type == _JSON
-    limit = MAX_ANSWER_BYTES if is_answer else MAX_UNREAD_BYTES
-    if (length is None and not is_answer) or (length or 0) > limit:
+    if not is_answer and (length is None or length > MAX_UNREAD_BYTES):
         response.close()
         return b""
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
-            answer = await read_at_most(response.content, limit + 1)
+            answer = await read_at_most(response.content, MAX_ANSWER_BYTES + 1)
     except (TimeoutError, aiohttp.ClientError, OSError):
         answer = b""
     if not response.content.at_eof():
         response.close()
-    return answer if is_answer and len(answer) <= limit else b""
+    return answer if is_answer else b""

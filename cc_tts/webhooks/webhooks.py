@@ -55,7 +55,7 @@ class Envelope(Protocol):
 
 class Webhooks:
     """``on_answer`` is set by whoever acts on the answers to ``call.incoming``: it is given the
-    endpoint, the id of the call and the JSON, if that came in time.
+    endpoint, the id of the call, the JSON, and why that came too late, if it did.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Webhooks:
         self._http = HttpPost(clock, lambda: self._allowed)
         self._journal = Journal(Path(config.file).expanduser() if config.file else None, metrics)
         self._call_endpoints: dict[tuple[str, str], Endpoint] = {}
-        self.on_answer: Callable[[Target, str, bytes], None] = lambda _target, _call_id, _answer: None
+        self.on_answer: Callable[[Target, str, bytes, str], None] = lambda _target, _call_id, _answer, _why_late: None
         self.endpoints: dict[str, Endpoint] = {}
         """Those of the configuration, by name."""
         for reason in DROP_REASONS:
@@ -237,7 +237,8 @@ class Webhooks:
         age_ms = (self._clock.now_ns() - delivery.created_ns) / 1e6
         if delivery.call_id is None or answer.strip() in (b"", b"{}"):
             return
-        if age_ms > self._config.answer_timeout_ms:
-            self._metrics.webhook_answers.labels(result="late").inc()
-            return
-        self.on_answer(target, delivery.call_id, answer)
+        limit_ms = self._config.answer_timeout_ms
+        why_late = (
+            f"it came after {age_ms:.0f} ms; webhooks.answer_timeout_ms is {limit_ms:g}" if age_ms > limit_ms else ""
+        )
+        self.on_answer(target, delivery.call_id, answer, why_late)

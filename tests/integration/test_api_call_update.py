@@ -31,7 +31,7 @@ def call(api: RunningApi) -> Call:
 
 
 async def test_what_is_left_out_stays_and_null_takes_back(api: RunningApi, call: Call) -> None:
-    assert (await api.ask("PUT", "/v1/lexicons/crm", LEXICON)).status == 200
+    assert (await api.ask("PUT", "/v1/lexicons/crm", LEXICON)).status == 201
     everything = {
         "voice": "de",
         "language": "de-DE",

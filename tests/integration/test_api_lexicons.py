@@ -18,7 +18,8 @@ PLS = (
 async def test_a_lexicon_is_put_read_listed_and_deleted(api: RunningApi) -> None:
     summary = {"name": "crm", "language": "en", "voices": [], "num_entries": 1}
     put = await api.ask("PUT", PATH, JSON)
-    assert (put.status, put.json) == (200, summary)
+    assert (put.status, put.json) == (201, summary)
+    assert (await api.ask("PUT", PATH, JSON)).status == 200  # it was there (RFC 9110 §9.3.4)
     got = await api.ask("GET", PATH)
     assert got.json["entries"] == [
         {"grapheme": "Mobivox", "alias": "mo bee vox", "ipa": "", "case_sensitive": False, "whole_word": True}
@@ -37,7 +38,7 @@ async def put_pls(
 
 async def test_a_lexicon_as_pls(api: RunningApi) -> None:
     status, summary = await put_pls(api, PLS)
-    assert (status, summary["num_entries"]) == (200, 1)
+    assert (status, summary["num_entries"]) == (201, 1)
     assert (await api.ask("GET", PATH)).json["entries"][0]["ipa"] == "ˈmoʊbi"
 
 

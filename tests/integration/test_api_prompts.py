@@ -100,8 +100,9 @@ async def test_a_text_that_cannot_be_spoken_fails_with_its_code(api: RunningApi)
 
 @pytest.mark.parametrize("media_type", ["audio/wav", "application/octet-stream", "audio/mpeg"])
 async def test_a_file_is_the_body(api: RunningApi, media_type: str) -> None:
-    status, staged = await send(api, "PUT", f"{PATH}/tone", data=wav(), headers={**OPS, "Content-Type": media_type})
-    assert (status, staged["kind"], staged["duration_ms"]) == (200, "audio", 500)
+    for expected in (201, 200):  # made, then replaced (RFC 9110 §9.3.4)
+        status, staged = await send(api, "PUT", f"{PATH}/tone", data=wav(), headers={**OPS, "Content-Type": media_type})
+        assert (status, staged["kind"], staged["duration_ms"]) == (expected, "audio", 500)
     async with api.session.get(f"{PATH}/tone/audio", headers=OPS) as response:
         with wave.open(io.BytesIO(await response.read())) as heard:
             assert (heard.getframerate(), heard.getnchannels(), heard.getnframes()) == (8000, 1, 4000)
@@ -123,6 +124,13 @@ async def test_a_file_in_a_form(api: RunningApi) -> None:
     status, staged = await send(api, "POST", PATH, data=form)
     assert (status, staged["prompt_id"], staged["duration_ms"]) == (201, "tone", 500)
     assert staged["expires_at"] is not None
+
+
+async def test_what_has_no_meaning_beside_a_file_is_refused(api: RunningApi) -> None:
+    form = aiohttp.FormData({"prompt_id": "tone", "text": "One."})
+    form.add_field("file", wav(), filename="tone.wav", content_type="audio/wav")
+    status, refused = await send(api, "POST", PATH, data=form)
+    assert (status, refused["code"], refused["errors"][0]["pointer"]) == (400, "malformed", "/text")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +157,7 @@ async def test_the_length_of_all_is_bounded_and_texts_make_room(api: RunningApi)
     for number in range(2):
         assert (
             await send(api, "PUT", f"{PATH}/{number}", data=wav(1.6), headers={**OPS, "Content-Type": "audio/wav"})
-        )[0] == 200
+        )[0] == 201
     assert (await send(api, "GET", f"{PATH}/text"))[1]["cached"] is False
     status, refused = await send(api, "PUT", f"{PATH}/3", data=wav(1.6), headers={**OPS, "Content-Type": "audio/wav"})
     assert (status, refused["code"]) == (507, "prompts_full")

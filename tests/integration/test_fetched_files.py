@@ -96,10 +96,10 @@ async def test_a_copy_is_asked_about_by_its_validator() -> None:
         (response(b"", status="304 Not Modified"), "status 304"),
         (response(zlib.compress(bytes(1 << 20)), "Content-Encoding: deflate"), "compressed"),
         (response(bytes(10), length=MAX_BYTES + 1), "prompts.max_upload_bytes"),
-        (response(b"short", length=100), "ClientPayloadError"),
-        (response(b"", "ETag: " + "a" * 20_000), "Error"),
-        (b"no http\r\n\r\n", "Error"),
-        (b"", "ServerDisconnectedError"),
+        (response(b"short", length=100), "it broke off its response"),
+        (response(b"", "ETag: " + "a" * 20_000), "cannot be read as HTTP"),
+        (b"no http\r\n\r\n", "cannot be read as HTTP"),
+        (b"", "it closed the connection"),
     ],
 )
 async def test_lies_and_refusals(raw: bytes, detail: str) -> None:
@@ -120,7 +120,7 @@ async def test_a_body_without_an_end_is_read_up_to_the_limit() -> None:
 async def test_nobody_listens() -> None:
     async with serving(lambda _: b"") as (port, _):
         pass
-    with pytest.raises(FetchFailed, match=r"Connect call failed|refused"):
+    with pytest.raises(FetchFailed, match="connection refused"):
         await fetch(port)
 
 

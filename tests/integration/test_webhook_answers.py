@@ -92,6 +92,8 @@ async def test_a_response_without_an_answer_is_none(answer: Any) -> None:
         ({"speak": {"text": "s3cret", "voice": "s3cret"}, "answer": True}, "unusable"),
         ({"speak": {"text": "s3cret " * 100}, "answer": True}, "unusable"),
         (b"[" * 60_000, "unusable"),
+        ({"speak": {"text": "s3cret " * 10_000}, "answer": True}, "unusable"),
+        ({"speak": {"text": "one"}, "gather": {"prompt": {"text": "s3cret", "voice": "s3cret"}}}, "unusable"),
     ],
 )
 async def test_an_answer_that_cannot_be_used_is_counted_and_its_content_not_logged(answer: Any, result: str) -> None:
@@ -106,11 +108,33 @@ async def test_an_answer_that_cannot_be_used_is_counted_and_its_content_not_logg
     assert "s3cret" not in str(logged)
 
 
+@pytest.mark.parametrize(
+    ("answer", "fields", "detail"),
+    [
+        ({"anser": True}, ["/anser"], "crm: /anser: unknown field, did you mean answer?"),
+        ({"gather": {"invalid_prompt": {"text": "…"}}}, ["/gather/invalid_prompt/text"], "crm: nothing"),
+    ],
+)
+async def test_the_application_learns_why_its_answer_has_no_effect(
+    answer: Json, fields: list[str], detail: str
+) -> None:
+    with capture_logs() as logged:
+        async with answering(answer) as (api, server):
+            api.registry.add("c1")
+            await eventually(lambda: "call.command_failed" in server.kinds("c1"))
+            (told,) = server.of_kind("call.command_failed")
+    assert told["data"]["command"] == "webhook_answer"
+    assert told["data"]["detail"].lower().startswith(detail)
+    (line,) = [each for each in logged if each["event"] == "webhook_answer_not_used"]
+    assert line["fields"] == fields
+
+
 async def test_an_answer_that_comes_late_is_not_used() -> None:
-    async with answering({"answer": True}, after_s=0.3, answer_timeout_ms=200) as (api, _):
+    async with answering({"answer": True}, after_s=0.3, answer_timeout_ms=200) as (api, server):
         call = api.registry.add("c1")
         await eventually(lambda: answers(api, "late") == 1)
         assert call.waits_for_answer
+        await eventually(lambda: "call.command_failed" in server.kinds("c1"))
 
 
 async def test_an_answer_of_a_failure_is_not_used() -> None:

@@ -48,6 +48,7 @@ WAIT_SHARE: Final = 0.8
 _WAIT: Final = Query("wait", "false: answer before the audio is made.", ("true", "false"))
 _RANDOM_BYTES: Final = 8
 _FILE_FIELDS: Final = ("file", "audio")
+_BESIDE_A_FILE: Final = ("prompt_id", "ttl_s")
 
 ROUTES: Final = RouteTable("Prompts")
 
@@ -62,6 +63,10 @@ def _form(body: bytes, content_type: str) -> StageAudio:
     audio = next((fields.pop(name) for name in _FILE_FIELDS if name in fields), None)
     if audio is None:
         raise MalformedRequest("the form has no field called file")
+    other = sorted(fields.keys() - set(_BESIDE_A_FILE))
+    if other:
+        detail = f"a file has {' and '.join(_BESIDE_A_FILE)} beside it"
+        raise MalformedRequest.about(*(FieldError(bodies.pointer_to(name), detail) for name in other))
     values: dict[str, Any] = {name: text_of(name, value) for name, value in fields.items()}
     if "ttl_s" in values:
         try:
@@ -106,6 +111,8 @@ async def stage_prompt(request: web.Request, body: StagePrompt) -> views.StagedP
     "PUT",
     "/v1/prompts/{prompt_id}",
     scope="call",
+    status=201,
+    may_be_there="There was a prompt of this id, which is replaced.",
     **_STAGES,
 )
 async def put_prompt(request: web.Request, body: StagePrompt) -> views.StagedPrompt:
@@ -113,6 +120,7 @@ async def put_prompt(request: web.Request, body: StagePrompt) -> views.StagedPro
     prompt_id = bodies.shaped(request.match_info["prompt_id"], schemas.PromptId)
     if body.prompt_id not in (None, prompt_id):
         raise Unprocessable.about(FieldError("/prompt_id", "is not that of the path"))
+    request[WAS_THERE] = any(each.id == prompt_id for each in _staged(request).all_of(current_tenant()))
     return await _stage(request, prompt_id, body)
 
 

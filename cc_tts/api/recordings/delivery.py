@@ -20,7 +20,7 @@ from cc_tts import logs
 from cc_tts.calls.events.types import CallRecordingDelivered
 from cc_tts.config.record import RecordConfig
 from cc_tts.egress.hosts import AllowedHosts, usable_url
-from cc_tts.egress.http import GuardedClient
+from cc_tts.egress.http import GuardedClient, failure
 from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.recorder.info import RecordingInfo
 
@@ -76,7 +76,7 @@ class Delivery:
             except TimeoutError:
                 detail = f"not done within {self._config.deliver_timeout_s:g} s"
             except (_Failed, aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: no name of a host
-                detail = str(error) if isinstance(error, _Failed) else type(error).__name__  # the URL is a secret
+                detail = str(error) if isinstance(error, _Failed) else failure(error)
             else:
                 return _outcome(info, number, is_upload=is_upload)
             log.warning("recording_not_delivered", recording_id=info.recording_id, attempt=number, detail=detail)

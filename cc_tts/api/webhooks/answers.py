@@ -1,5 +1,6 @@
 """A webhook may answer ``call.incoming`` with commands, as if the client had sent them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
@@ -8,23 +9,32 @@ from msgspec import UNSET, UnsetType
 
 from cc_tts import logs
 from cc_tts.api import schemas
+from cc_tts.api.calls import check_prompts
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import Holder
 from cc_tts.api.webhooks.routes import readable_by
 from cc_tts.calls.call import Call
+from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.gather import GatherRequest
+from cc_tts.calls.events import types
 from cc_tts.errors import (
+    BodyTooLarge,
     CcTtsError,
+    ClientError,
     FieldError,
     Unprocessable,
     WrongState,
 )
 from cc_tts.processes.tasks import TaskSet
+from cc_tts.webhooks.post import MAX_ANSWER_BYTES
 from cc_tts.webhooks.target import Target
 
 OF_THE_ANSWER: Final = frozenset({400, 413, 422})
 """The status of errors that the answer has, whatever the call is doing."""
+
+MAX_POINTER_CHARS: Final = 100
+"""Of a pointer in the log (unmeasured): the names in it are the application's."""
 
 log = logs.get(__name__)
 
@@ -45,17 +55,36 @@ class IncomingAnswers:
         self._answered: WeakSet[Call] = WeakSet()
         self._tasks = TaskSet()
 
-    def take(self, target: Target, call_id: str, answer: bytes) -> None:
-        self._tasks.begin(self._follow(target, call_id, answer), f"answer to {call_id}")
+    def take(self, target: Target, call_id: str, answer: bytes, why_late: str) -> None:
+        """Follow an answer, unless it came late."""
+        self._tasks.begin(self._follow(target, call_id, answer, why_late), f"answer to {call_id}")
 
-    async def _follow(self, target: Target, call_id: str, answer: bytes) -> None:
-        result = "used"
+    async def _follow(self, target: Target, call_id: str, answer: bytes, why_late: str) -> None:
+        result, call = "late" if why_late else "used", None
         try:
-            await self._act(target, self._context.registry.call(call_id), answer)
-        except CcTtsError as error:  # its detail may repeat what is to be said
+            call = self._context.registry.call(call_id)
+            if why_late:
+                self._refuse(target, call, result, why_late)
+            else:
+                await self._act(target, call, answer)
+        except CcTtsError as error:
             result = "unusable" if error.http_status in OF_THE_ANSWER else "refused"
-            log.warning("webhook_answer_not_used", webhook=target.name, call_id=call_id, code=error.code)
+            self._refuse(
+                target, call, error.code, error.detail, error.field_errors if isinstance(error, ClientError) else ()
+            )
         self._context.metrics.webhook_answers.labels(result=result).inc()
+
+    def _refuse(
+        self, target: Target, call: Call | None, code: str, detail: str, faults: Sequence[FieldError] = ()
+    ) -> None:
+        """Tell why an answer has no effect, since the application gets no response in which that could be said. The detail
+        may repeat what is to be said, so the log has the fields alone.
+        """
+        fields = [each.pointer[:MAX_POINTER_CHARS] for each in faults]
+        call_id = None if call is None else call.id
+        log.warning("webhook_answer_not_used", webhook=target.name, call_id=call_id, code=code, fields=fields)
+        if call is not None and call.state is not CallState.TERMINATED:
+            call.publish(types.CallCommandFailed(command="webhook_answer", detail=f"{target.name}: {detail}"))
 
     async def _act(self, target: Target, call: Call, answer: bytes) -> None:
         """Speak, gather and answer as asked.
@@ -63,13 +92,15 @@ class IncomingAnswers:
         Raises:
             CcTtsError: it cannot be read, or the call does not take it.
         """
+        if len(answer) > MAX_ANSWER_BYTES:
+            raise BodyTooLarge(f"an answer has at most {MAX_ANSWER_BYTES} bytes")
         body = bodies.decode(answer, IncomingAnswer)
         prompt = None if body.speak is UNSET else body.speak.prompt(pointer="/speak")
         gather = None if body.gather is UNSET else self._gather(target, call, body.gather.request())
-        prompts = (prompt, *((gather.prompt, gather.invalid_prompt) if gather else ()))
-        for each in prompts:
-            if each is not None:
-                await self._context.speech_source.match_lexicons(call.defaults.applied_to(each).content)
+        prompts = {} if prompt is None or body.speak is UNSET else {"/speak": (body.speak, prompt)}
+        if gather is not None and body.gather is not UNSET:
+            prompts |= {f"/gather{at}": each for at, each in body.gather.prompts(gather).items()}
+        await check_prompts(call, self._context, prompts)
         if call in self._answered:
             raise WrongState("another webhook has answered already")
         self._answered.add(call)

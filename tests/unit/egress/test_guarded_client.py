@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import aiohttp
 import pytest
 from yarl import URL
 
@@ -49,3 +50,36 @@ async def test_a_listed_name_of_a_private_address_is_not_reached(port: int) -> N
 async def test_a_host_that_is_not_listed_is_not_looked_up(host: str, port: int) -> None:
     with pytest.raises(NotAllowed, match=r"play\.hosts does not have this host"):
         await status(f"http://{host}:{port}/", ["localhost"])
+
+
+@pytest.mark.parametrize(
+    ("response", "words"),
+    [
+        (b"", "it closed the connection without a response"),
+        (b"SSH-2.0-server\r\n\r\n", "its response cannot be read as HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "it broke off its response"),
+    ],
+)
+async def test_a_failure_is_told_in_words_without_the_url(response: bytes, words: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(response)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    client = GuardedClient("play.hosts", None)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with pytest.raises(aiohttp.ClientError) as caught:
+            async with client.request("GET", URL(f"http://127.0.0.1:{port}/secret")) as response_:
+                await response_.read()
+        assert failure(caught.value) == words
+        with pytest.raises(aiohttp.ClientError) as caught:
+            async with client.request("GET", URL(f"https://127.0.0.1:{port}/secret")):
+                pass
+        assert failure(caught.value) in ("TLS cannot be spoken with it", "it closed the connection")
+    with pytest.raises(aiohttp.ClientError) as caught:
+        async with client.request("GET", URL(f"http://127.0.0.1:{port}/secret")):
+            pass
+    assert failure(caught.value) == "connection refused"
+    await client.close()

@@ -238,12 +238,12 @@ async def check_prompts(call: Call, context: ApiContext, prompts: Mapping[str, t
     """Refuse the prompts of a command, by the pointers to their bodies, before any of it is carried out.
 
     Raises:
-        CcTtsError: as :meth:`.Call.check_prompt`, about a field.
+        CcTtsError: one is of no use, which is about a field.
     """
     for pointer, (body, prompt) in prompts.items():
         with bodies.located(fields_of_prompt(body, pointer)):
             await context.speech_source.match_lexicons(call.defaults.applied_to(prompt).content)
-            call.check_prompt(prompt)
+            call.services.checked(prompt, call.tenant, call.defaults)
 
 
 def command(request: web.Request, client_state: str | None, act: Callable[[Call], None]) -> views.Call:

@@ -97,14 +97,6 @@ class Call(CallView):
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
-    def check_prompt(self, prompt: Prompt) -> None:
-        """Raise as :meth:`speak` does if the call is over, or the prompt is of no use."""
-        self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
-        if prompt.barge_in_speech:
-            self.services.vad.check()
-        resolved = self.services.resolved(prompt, self.tenant)
-        self.services.source.check(self.defaults.applied_to(resolved).content)
-
     def speak(self, prompt: Prompt) -> Utterance:
         """Accept a prompt for this call.
 
@@ -118,8 +110,6 @@ class Call(CallView):
             SpeechNotHeard, DisclosureFailed: nothing hears speech that may interrupt it, or its disclosure cannot be said.
         """
         self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
-        if prompt.barge_in_speech:
-            self.services.vad.check()
         utterance = self.player.speak(prompt, self.defaults, may_wait=self._answering or self.answered_at_s is not None)
         self.keeper.keep()
         self.speech.refresh()
@@ -146,7 +136,7 @@ class Call(CallView):
         self._check(CallEvent.SPEAK, "gather")
         self.keys.check_idle()
         if request.invalid_prompt is not None:
-            self.check_prompt(request.invalid_prompt)
+            self.services.checked(request.invalid_prompt, self.tenant, self.defaults)
         gather = self.keys.collect(request)
         self.spans.gather_began(gather)
         self.recorder.gather_began(gather)

@@ -15,7 +15,7 @@ from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt import Content, Prompt, texts_of
+from cc_tts.speech.prompt import Content, Prompt, PromptDefaults, texts_of
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.staged.prompts import StagedPrompt, StagedPrompts
 from cc_tts.tenants.accounting import AccountingLog
@@ -24,6 +24,7 @@ from cc_tts.tracing.tracer import Tracer
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.vad.client import VadProcess
+from cc_tts.voices.voice import Voice
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +91,17 @@ class CallServices:
         """
         content = self.staged.resolved(prompt.content, tenant)
         return prompt if content is prompt.content else replace(prompt, content=content)
+
+    def checked(self, prompt: Prompt, tenant: str, defaults: PromptDefaults) -> tuple[Prompt, Voice | None]:
+        """Return what is said or played of a prompt with the ``defaults`` of a call, and the voice.
+
+        Raises:
+            CcTtsError: it is of no use.
+        """
+        if prompt.barge_in_speech:
+            self.vad.check()
+        prompt = defaults.applied_to(self.resolved(prompt, tenant))
+        return prompt, self.source.check(prompt.content)
 
     def check_capacity(self, tenant: str, content: Content, *, may_wait: bool = False) -> None:
         """Refuse a prompt that would start now if the engine, or the tenant's part of it, is used up. One that ``may_wait``

@@ -139,7 +139,7 @@ _WORDS: Final[Mapping[type[Exception], str]] = {
 
 
 def failure(error: Exception) -> str:
-    """What failed, without the URL, which may hold a secret."""
+    """Say what failed, without the URL, which may hold a secret."""
     for kind, words in _WORDS.items():
         if isinstance(error, kind):
             return words.format(error)

@@ -34,7 +34,7 @@ OF_THE_ANSWER: Final = frozenset({400, 413, 422})
 """The status of errors that the answer has, whatever the call is doing."""
 
 MAX_POINTER_CHARS: Final = 100
-"""Of a pointer in the log (unmeasured): the names in it are the application's."""
+"""The most of a pointer that is logged (unmeasured): the names in it are the application's."""
 
 log = logs.get(__name__)
 

@@ -121,8 +121,7 @@ class PromptPlayer:
         limit = services.config.calls.max_queued_prompts
         if prompt.queue == "append" and len(self.queue) >= limit:
             raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
-        prompt = defaults.applied_to(services.resolved(prompt, self._tenant))
-        voice = services.source.check(prompt.content)
+        prompt, voice = services.checked(prompt, self._tenant, defaults)
         if not self.queue:
             services.check_capacity(
                 self._tenant, prompt.content, may_wait=may_wait and not services.config.tts.refuse_when_full
@@ -154,8 +153,7 @@ class PromptPlayer:
         if wanted is None:
             return None
         try:
-            wanted = defaults.applied_to(self._services.resolved(wanted, self._tenant))
-            return wanted, self._services.source.check(wanted.content)
+            return self._services.checked(wanted, self._tenant, defaults)
         except CcTtsError as error:
             raise DisclosureFailed(f"the disclosure cannot be spoken: {error.detail}") from error
 

@@ -142,6 +142,8 @@ class IncomingCalls:
                 config=config,
                 trunk=message.trunk,
             )
+            if trusted and (unknown := routing.unknown_headers(message.headers)):
+                log.warning("headers_not_known", call_id=call.id, headers=unknown, known=sorted(routing.HEADERS))
             call.defaults = decision.defaults
             call.lead_in_ms, call.recorder.wanted = decision.lead_in_ms, decision.record
             call.disclosure = decision.disclosure

@@ -58,6 +58,14 @@ MAX_DELAY_MS: Final = 120_000
 _SCHEMES: Final = "play=tts:TEXT, play=ssml:DOCUMENT, play=prompt:ID or play=https:…"
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 _SPEED: Final = re.compile(r"[0-9](\.[0-9]{1,3})?")
+HEADERS: Final = frozenset(
+    f"x-tts-{name}"
+    for name in (
+        *("text", "ssml", "prompt-id", "voice", "language", "instructions"),
+        *("then", "transfer", "delay", "gather", "record"),
+    )
+)
+"""The headers of an INVITE that have a meaning here, in small letters."""
 AfterPrompt = Literal["stay", "hangup", "transfer"]
 _THEN: Final[Mapping[str, AfterPrompt | None]] = {"": None, "hangup": "hangup", "stay": "stay", "transfer": "transfer"}
 
@@ -86,6 +94,11 @@ class RouteDecision:
     transfer_to: str = ""
     refer: Literal["refuse", "allow", "ask"] = "refuse"
     record: RecordRequest | None = None
+
+
+def unknown_headers(headers: Mapping[str, str]) -> list[str]:
+    """Return the names that begin as ours do and have no meaning. RFC 3261 §8.2 has them passed over."""
+    return [name for name in headers if (small := name.lower()).startswith("x-tts-") and small not in HEADERS]
 
 
 def decide(
@@ -362,7 +375,7 @@ def _header_content(tts_headers: Mapping[str, str], style: TextContent, max_text
     if text and ssml:
         raise MalformedRequest("X-TTS-Text and X-TTS-SSML exclude each other")
     if ssml:
-        return _bounded(from_ssml(ssml, style), max_text_chars, "X-TTS-SSML")
+        return _bounded(from_ssml(ssml, style, pointer="X-TTS-SSML"), max_text_chars, "X-TTS-SSML")
     return _bounded(replace(style, text=text), max_text_chars, "X-TTS-Text") if text else None
 
 
@@ -372,7 +385,7 @@ def _announcement(parameters: Mapping[str, str], style: TextContent, then: Then,
     style = replace(style, speed=_speed(parameters.get("speed")))
     content: Content = _announced(text)
     if scheme in ("tts", "ssml"):
-        spoken = from_ssml(text, style) if scheme == "ssml" else replace(style, text=text)
+        spoken = from_ssml(text, style, pointer="play=ssml:") if scheme == "ssml" else replace(style, text=text)
         content = _bounded(spoken, config.tts.max_text_chars, "play=")
     limit_ms = round(config.calls.max_announcement_s * 1000)
     return Prompt(

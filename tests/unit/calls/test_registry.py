@@ -25,6 +25,7 @@ from cc_tts.speech.chunks import OVERLOAD_POLL_S
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -490,6 +491,17 @@ async def test_what_is_asserted_of_a_caller_is_told_of_trusted_peers(exchange: E
         (event,) = [event for event in exchange.seen if event.call_id == source and event.type == "call.incoming"]
         assert isinstance(event.data, types.CallIncoming)
         assert (event.data.headers, event.data.uri_parameters) == (headers, parameters)
+
+
+@pytest.mark.parametrize(("source", "unknown"), [("127.0.0.1", [["x-tts-txt", "X-TTS-Speed"]]), ("10.1.2.3", [])])
+async def test_a_misspelt_header_of_a_trusted_peer_is_logged(
+    exchange: Exchange, source: str, unknown: list[list[str]]
+) -> None:
+    headers = {"x-tts-txt": "s3cret", "X-TTS-Voice": "en-us", "X-TTS-Speed": "2", "X-Order": "1"}
+    with capture_logs() as lines:
+        exchange.ua.incoming("silent", source=source, headers=headers)
+    assert [line["headers"] for line in lines if line["event"] == "headers_not_known"] == unknown
+    assert "s3cret" not in str(lines)
 
 
 async def test_a_route_with_an_application_rings_until_it_is_connected(exchange: Exchange) -> None:

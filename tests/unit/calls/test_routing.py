@@ -20,6 +20,7 @@ from cc_tts.errors import (
     MalformedRequest,
     NotFound,
     NothingToSay,
+    SsmlMalformed,
     TextTooLong,
 )
 from cc_tts.speech.prompt import Content, Prompt, PromptDefaults, StagedContent, TextContent, UrlContent, texts_of
@@ -176,6 +177,11 @@ def test_what_is_said_when_nobody_answers_has_the_voice_of_the_call() -> None:
     assert decision.unanswered.content == TextContent("We are away.", "fr")
     assert (decision.unanswered.then, decision.unanswered.queue) == ("hangup", "replace")
     assert route("sip:desk@tts").unanswered is None
+
+
+def test_ssml_that_cannot_be_read_names_the_header() -> None:
+    with pytest.raises(SsmlMalformed, match="X-TTS-SSML: line 1"):
+        route("sip:say@tts", {"X-TTS-SSML": "%3Cspeak%3EHi"})
 
 
 # --- who may --------------------------------------------------------------------------------------

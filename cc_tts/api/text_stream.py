@@ -128,6 +128,8 @@ class TextConnection(Connection[StreamMessage]):
         WrongState, CapacityExceeded: as :class:`cc_tts.calls.input.text.TextStream`.
     """
 
+    frames = FromClient
+
     def __init__(self, call: CallView, *, has_words: bool, clears: bool) -> None:
         super().__init__(Outbox(MAX_QUEUED_OUT), kind="text", call_id=call.id)
         self._stream = TextStream(call, send=self.outbox.put, on_call_ended=self.outbox.close, has_words=has_words)

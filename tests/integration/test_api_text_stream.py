@@ -124,6 +124,22 @@ async def test_what_cannot_be_followed_is_answered_and_the_stream_goes_on(api: S
         assert await told(socket, "speak.started")
 
 
+@pytest.mark.parametrize(
+    ("frame", "detail"),
+    [
+        ("hello", "not JSON: invalid character (byte 0)"),
+        ("[]", "a group of keys is needed, not a list"),
+        ('{"type": "say"}', "/type: 'say' is none of start, tokens, flush, mark, clear, end"),
+        ('{"type": "tokens"}', "/text: this field is needed"),
+        ('{"type": "tokens", "text": "a", "txt": "b"}', "/txt: unknown field, did you mean text?"),
+    ],
+)
+async def test_an_error_says_in_words_what_is_wrong(api: Served, frame: str, detail: str) -> None:
+    async with api.connect() as socket:
+        await socket.send_str(frame)
+        assert (await told(socket, "error"))["detail"] == detail
+
+
 async def test_an_error_names_the_message_whose_text_was_not_taken(api: Served) -> None:
     async with api.connect() as socket:
         await socket.send_json({"type": "tokens", "id": 7, "text": "a" * 1001})

@@ -19,6 +19,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from cc_tts.api.http.problems import ExpectationFailed, RequestTimeout
 from cc_tts.config.wording import in_words
 from cc_tts.errors import (
+    UNREADABLE,
     BodyTooLarge,
     ClientError,
     FieldError,
@@ -43,6 +44,7 @@ _AT: Final = re.compile(r"(?P<what>.*) - at `(?:key` in `)?(?P<path>\$[^`]*)`+",
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_INVALID_TAG: Final = re.compile(r"Invalid value (.*)", re.DOTALL)
 _INVALID_ENUM: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
 MAX_SHOWN_CHARS: Final = 60  # unmeasured
 _WRONG_TYPE: Final = re.compile(r"Expected `[^`]*`, got ")
@@ -97,17 +99,25 @@ def decode(body: bytes, kind: type[T]) -> T:
         MalformedRequest: not JSON, not UTF-8, or of the wrong shape.
         Unprocessable: a value is out of its bounds.
     """
+    if not body:
+        raise MalformedRequest("a body is needed")
     try:
         return msgspec.json.decode(mended(body), type=kind)
-    except msgspec.ValidationError as error:
-        raise _explained(str(error), kind) from None
-    except UnicodeDecodeError:
-        raise MalformedRequest("the body is not UTF-8") from None
-    except msgspec.DecodeError as error:
-        detail = str(error).removeprefix("JSON is malformed: ")
-        raise MalformedRequest(f"not JSON: {in_words(detail)}" if body else "a body is needed") from None
-    except RecursionError:
-        raise MalformedRequest("not JSON that can be read: nested too deeply") from None
+    except UNREADABLE as error:
+        raise explained(error, kind) from None
+
+
+def explained(error: Exception, kind: Any) -> ClientError:
+    """The error for a client whose JSON raised one of :data:`UNREADABLE` when it was read as a ``kind``."""
+    match error:
+        case msgspec.ValidationError():
+            return _explained(str(error), kind)
+        case UnicodeError():
+            return MalformedRequest("the body is not UTF-8")
+        case RecursionError():
+            return MalformedRequest("not JSON that can be read: nested too deeply")
+    detail = str(error).removeprefix("JSON is malformed: ")
+    return MalformedRequest(f"not JSON: {in_words(detail)}")
 
 
 def shaped(value: object, kind: type[T]) -> T:
@@ -181,9 +191,18 @@ def _explained(message: str, kind: Any) -> ClientError:
         return MalformedRequest.about(FieldError(pointer_to(*names, missing[1]), "this field is needed"))
     if _WRONG_TYPE.match(what):
         return MalformedRequest.about(FieldError(pointer_to(*names), in_words(what)))
+    if (tag := _INVALID_TAG.fullmatch(what)) and (known := _tags(_type_at(kind, names[:-1]))):
+        sent = tag[1][:MAX_SHOWN_CHARS]
+        return Unprocessable.about(FieldError(pointer_to(*names), f"{sent} is none of {', '.join(known)}"))
     invalid = _INVALID_ENUM.fullmatch(what)
     detail = _none_of(invalid[1], _type_at(kind, names)) if invalid else in_words(what)
     return Unprocessable.about(FieldError(pointer_to(*names), detail))
+
+
+def _tags(kinds: Iterable[Any]) -> list[str]:
+    """The values by which the structs of a union are told from each other."""
+    tags = (getattr(each, "__struct_config__", None) for each in kinds)
+    return [str(tag.tag) for tag in tags if tag is not None and tag.tag is not None]
 
 
 def _none_of(sent: str, kinds: Iterable[Any]) -> str:

@@ -14,13 +14,14 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from cc_tts import logs
 from cc_tts.api.events import websocket
 from cc_tts.api.events.websocket import Socket
+from cc_tts.api.http.bodies import explained
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.calls.events.outbox import Outbox
@@ -45,6 +46,8 @@ class Connection(ABC, Generic[T]):
 
     end: tuple[WSCloseCode, bytes] = (WSCloseCode.OK, b"the call is over")
     """How it is closed when nothing more is to be sent."""
+    frames: ClassVar[Any]
+    """The type of the client's JSON messages."""
 
     def __init__(self, outbox: Outbox[T], *, kind: str, **fields: str) -> None:
         self.outbox = outbox
@@ -128,7 +131,7 @@ class Connection(ABC, Generic[T]):
         try:
             self.follow(message)
         except UNREADABLE as error:
-            self._fault(MalformedRequest("nested too deep" if isinstance(error, RecursionError) else str(error)))
+            self._fault(MalformedRequest(explained(error, self.frames).detail.removeprefix("the body: ")))
         except CcTtsError as error:
             self._fault(error)
         else:

@@ -31,13 +31,14 @@ class EndAudio(MediaFrame, frozen=True, kw_only=True, tag="end"):
 
 FRAMES: Final = (MarkAudio, ClearAudio, EndAudio)
 """Clients send these in text, in the order in which documents list them."""
-Command = MarkAudio | ClearAudio | EndAudio | bytes
+TextCommand = MarkAudio | ClearAudio | EndAudio
+Command = TextCommand | bytes
 """A client wants one of these; ``bytes`` is PCM to be played."""
 Item = MediaMessage | tuple[AudioDirection, bytes]
 """A client is sent these: a message, or a frame of PCM."""
 
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(MarkAudio | ClearAudio | EndAudio)
+_DECODER: Final = msgspec.json.Decoder(TextCommand)
 
 
 class Dialect(Protocol):

@@ -14,7 +14,7 @@ from aiohttp import WSMessage, WSMsgType
 from prometheus_client import Counter
 
 from cc_tts.api.media.connection import Connection
-from cc_tts.api.media.dialect import ClearAudio, Dialect, EndAudio, Item, MarkAudio
+from cc_tts.api.media.dialect import ClearAudio, Dialect, EndAudio, Item, MarkAudio, TextCommand
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.messages import FramesDropped, MediaDirection, MediaError, MediaMessage
 from cc_tts.calls.audio.stream import MediaStream
@@ -68,6 +68,7 @@ class MediaConnection(Connection[Item]):
         WrongState, CapacityExceeded, UserAgentUnavailable: as :class:`cc_tts.calls.audio.stream.MediaStream`.
     """
 
+    frames = TextCommand
     outbox: MediaOutbox
 
     def __init__(

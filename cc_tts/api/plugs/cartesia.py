@@ -162,6 +162,8 @@ async def list_voices_for_cartesia(request: web.Request) -> ListedVoices:
 class CartesiaConnection(SpeechConnection):
     """A client of Cartesia. The first message of a connection says which audio all of its contexts have."""
 
+    frames = Incoming
+
     def __init__(self, request: web.Request) -> None:
         output = CartesiaFormat().output
         super().__init__(request, TextContent(""), output, idle_timeout_s=IDLE_TIMEOUT_S)

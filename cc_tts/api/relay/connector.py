@@ -42,6 +42,7 @@ log = logs.get(__name__)
 
 class RelayConnection(Connection[messages.ToApplication]):
     end = (WSCloseCode.OK, b"the relay is over")
+    frames = messages.Message
 
     def __init__(self, relay: Relay) -> None:
         super().__init__(Outbox(2 * MAX_KEPT), kind="relay", call_id=relay.call.id, relay_id=relay.request.id)

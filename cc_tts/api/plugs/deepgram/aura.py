@@ -49,6 +49,8 @@ async def stream_for_deepgram(request: web.Request) -> web.StreamResponse:
 
 
 class DeepgramConnection(TextsInTurn):
+    frames = Incoming
+
     def __init__(self, request: web.Request) -> None:
         words = words_of(request)
         super().__init__(request, words, output_of(request, "linear16"), idle_timeout_s=IDLE_TIMEOUT_S)

@@ -109,6 +109,8 @@ async def speak_turns_for_flux(request: web.Request) -> web.StreamResponse:
 
 
 class FluxConnection(TextsInTurn):
+    frames = Incoming
+
     def __init__(self, request: web.Request) -> None:
         words, output = words_of(request), _raw_output_of(request)
         super().__init__(request, words, output, idle_timeout_s=IDLE_TIMEOUT_S)

@@ -53,6 +53,8 @@ async def speak_text(request: web.Request) -> web.StreamResponse:
 class ManyContexts(SpeechConnection):
     """A client of several texts, each in a context."""
 
+    frames = Incoming
+
     def __init__(self, request: web.Request) -> None:
         self._is_stranger = HOLDER.get() is NOBODY
         super().__init__(request, words_of(request, None), output_of(request), idle_timeout_s=inactivity_s(request))

@@ -87,6 +87,8 @@ async def stream_for_jambonz(request: web.Request) -> web.StreamResponse:
 
 
 class JambonzConnection(TextsInTurn):
+    frames = Incoming
+
     def __init__(self, request: web.Request) -> None:
         rates_hz = {str(each): each for each in RATES_HZ}
         rate_hz = rates_hz.get(request.query.get(_RATE.name, ""), LINE_RATE_HZ)

@@ -146,7 +146,6 @@ _ITEM = (
 )
 """A circled number before an entry of a list: ①打开设置, but neither 第①步 nor 如图①所示."""
 _folded = rewriter(
-    (r"°\s?C(?![A-Za-z])", "℃"),
     ("∶", ":"),
     (
         r"(?<=[０-９])(?:，(?=[０-９]{3}(?![０-９]))|．(?=[０-９]))",
@@ -216,13 +215,9 @@ _after_quantities = rewriter(
         r"(?<![\d.])\d{1,6}(?:\.\d{1,6}){2,9}(?!\d|\.\d)",
         _version,
     ),
-    (rf"(?<=:\d\d)\s?{_DASH}\s?(?=\d{{1,2}}:\d\d)", "到"),
-    (rf"(?a)(?<![\w)])-(?={_DECIMAL}[%％])", "负"),
-    (rf"(?<![\d.])({_DECIMAL})\s?{_DASH}\s?(?={_DECIMAL}[%％])", r"\1%到"),
     (r"(?<![\d.:：/-])(\d{5,12})-(\d{1,4})(?![\d.:：/%-])", _falling),
     (_RANGE, r"\1到"),
     (r"(?<=\d[%％])/(?=[年月周日天季期次笔])", "每"),
-    (r"(?<=\d[GMT]B)\s?/\s?(?=\d)", "，"),
     (r"(?<=\d)\s?d(?![A-Za-z\d]|打印|动画|电影|效果|模型|建模|渲染)", "天"),
     (r"(?<=次方)\s?(km|kg|m|g)(?![A-Za-z])", lambda match: _AFTER_POWER[match[1]]),
     (_UNIT, lambda match: _UNITS[match[1]]),
@@ -231,8 +226,6 @@ _after_quantities = rewriter(
         lambda match: f"{cardinal(match[1])}点{match[2].translate(AS_QUANTITY)}",
     ),  # wetext would take it for a day
     (NO_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
-    (r"(?<=[按键鍵])\s?#", "井号"),
-    (r"(?<=[按键鍵])\s?\*", "星号"),
 )
 _tidy = rewriter(
     (f"(?<=[{_NUMERALS}])/(?=[A-Z](?![A-Z]))", "斜杠"),

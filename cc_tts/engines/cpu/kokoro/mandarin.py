@@ -16,7 +16,10 @@ _NEUTRAL: Final = (
     "朋友 先生 衣服 东西 消息 意思 事情 清楚 明白 休息 认识 知道 时候 关系 地方 麻烦 便宜 客气 照顾 告诉 舒服 漂亮 "
     "部分 生意 大夫 护士 学生 太阳 月亮 早上 晚上 名字 钥匙 商量 打听 打算 比方 力量 窗户 玻璃 眼睛 头发 耳朵 行李 "
     "怎么 那么 这么 多么 我们 你们 他们 她们 它们 咱们 人们 爸爸 妈妈 哥哥 姐姐 弟弟 妹妹 爷爷 奶奶 谢谢 星星 "
-    "看看 听听 试试 等等 说说 想想 问问 聊聊 走走"
+    "看看 听听 试试 等等 说说 想想 问问 聊聊 走走 合同 师傅 太太 招呼 厉害 亲戚 邻居 热闹 凉快 故事 豆腐 规矩 "
+    "答应 结实 扁担 老实 暖和 应酬 丈夫 打扮 胳膊 队伍 咳嗽 唠叨 力气 利索 马虎 佩服 葡萄 欺负 勤快 收拾 舒坦 "
+    "算计 体面 痛快 委屈 稀罕 吓唬 笑话 心思 学问 冤枉 张罗 指甲 主意 妥当 嘱咐 尺寸 蘑菇 棉花 芝麻 讲究 戒指 "
+    "记性 活泼 运气 在乎 聪明 凑合 耽误 灯笼 点心 对付 福气 姑娘 官司 机灵 见识 嘴巴 下巴"
 )
 _NEUTRAL_WORDS: Final = frozenset(_NEUTRAL.split())
 """Words whose second syllable has no tone (read in dictionaries, where pypinyin's phrases give it one)."""
@@ -41,6 +44,15 @@ _READ: Final = {
     "找得到": "zhao3 de5 dao4", "重复": "chong2 fu4", "托运": "tuo1 yun4", "调休": "tiao2 xiu1",
     "上调": "shang4 tiao2", "调至": "tiao2 zhi4",
     "调到": "tiao2 dao4", "调低": "tiao2 di1", "调高": "tiao2 gao1", "调为": "tiao2 wei2", "这行": "zhe4 hang2",
+    "没还": "mei2 huan2", "还我": "huan2 wo3", "还您": "huan2 nin2", "空调": "kong1 tiao2",
+    "发卡银行": "fa1 ka3 yin2 hang2", "发卡机构": "fa1 ka3 ji1 gou4", "发卡行": "fa1 ka3 hang2", "跨行": "kua4 hang2", "行内": "hang2 nei4", "得奖": "de2 jiang3", "差旅": "chai1 lv3",
+    "时差": "shi2 cha1", "落差": "luo4 cha1", "弹窗": "tan2 chuang1", "踏实": "ta1 shi5", "展览": "zhan3 lan3",
+    "中签率": "zhong4 qian1 lv4", "中签号": "zhong4 qian1 hao4", "已中签": "yi3 zhong4 qian1", "未中签": "wei4 zhong4 qian1",
+    "重装": "chong2 zhuang1", "重设": "chong2 she4", "重写": "chong2 xie3", "重连": "chong2 lian2", "重开": "chong2 kai1",
+    "重填": "chong2 tian2", "重传": "chong2 chuan2", "重登": "chong2 deng1", "重签": "chong2 qian1", "重寄": "chong2 ji4",
+    "重做": "chong2 zuo4", "重办": "chong2 ban4", "重选": "chong2 xuan3", "重考": "chong2 kao3",
+    "落在车上": "la4 zai4 che1 shang4", "落在家里": "la4 zai4 jia1 li3", "落在酒店": "la4 zai4 jiu3 dian4",
+    "落在房间": "la4 zai4 fang2 jian1", "落在出租车": "la4 zai4 chu1 zu1 che1", "落在飞机": "la4 zai4 fei1 ji1",
     "不得": "bu4 de2", "觉得": "jue2 de5", "记得": "ji4 de5", "值得": "zhi2 de5", "不得不": "bu4 de2 bu4",
 }  # fmt: skip
 """Words of calls that pypinyin's phrases lack or read in another way."""
@@ -61,6 +73,9 @@ _MEASURES: Final = _DIGITS | frozenset("天年个月次步条点批层")
 _ALONE: Final = {"一": "yi1", "不": "bu4"}
 _MUST: Final = frozenset("必须还总就都也我你他她您")
 """Behind these, 得 is the verb that means must."""
+_STILL: Final = frozenset("我你他她它您都也却倒")
+"""Behind these, 还 at the end of the characters is the adverb (我还OK)."""
+_MONEY: Final = frozenset("百千万亿元块")
 _MAX_WORD: Final = 6
 """The longest word that is looked for; pypinyin's longer phrases are proverbs; unmeasured."""
 
@@ -70,6 +85,7 @@ def mandarin_phonemes(text: str) -> str:
     words = [_Word(each) for each in _words_in(text)]
     _say_surnames(words)
     _say_particles(words)
+    _say_returning(words)
     _say_one_and_not(words)
     _say_third_tones(words)
     return " ".join(ipa for word in words if (ipa := word.ipa()))
@@ -155,6 +171,18 @@ def _say_particles(words: list[_Word]) -> None:
             word.syllables = ["de5"]
         elif word.text == "得":
             word.syllables = ["dei3"] if before.text in _MUST else ["de5"]
+
+
+def _say_returning(words: list[_Word]) -> None:
+    """A 还 behind which nothing comes that is done, or a sum, is the verb: 下个月还, 还三百元."""
+    for index, word in enumerate(words):
+        if word.text != "还":
+            continue
+        following = [each.text for each in words[index + 1 : index + 3]]
+        is_last = not following and index > 0 and words[index - 1].text[-1] not in _STILL
+        is_sum = len(following) > 1 and following[0] in _DIGITS | {"十"} and following[1][0] in _MONEY
+        if is_last or is_sum or following[:1] in (["了"], ["的"], ["吗"], ["完"], ["一百"], ["一千"], ["一万"]):
+            word.syllables = ["huan2"]
 
 
 def _say_one_and_not(words: list[_Word]) -> None:

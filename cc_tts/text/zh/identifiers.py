@@ -228,7 +228,7 @@ say_identifiers = rewriter(
         lambda match: f"{say_digits(match[1])}、{say_digits(match[2])}",
     ),  # a flight under two numbers
     (
-        r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))\d{3,4}(?![\d.,%％元块A-Za-z]|/\d{2,3}\s?mmHg)",
+        r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))\d{3,8}(?![\d.,%％元块A-Za-z]|/\d{2,3}\s?mmHg)",
         _each_digit,
     ),  # a flight
     (rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNTED}A-Za-z]|[.,/:-]\d)", _each_digit),

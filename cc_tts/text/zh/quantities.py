@@ -33,11 +33,11 @@ _EITHER_DAY = (
     r"(?<![\d./¥￥$€£])(?P<month>1[0-2]|[1-9])\.(?P<day>\d{1,2})(?P<or>\s?(?:还是|還是|或者?|、|和|及)\s?)"
     r"(?P<last_month>1[0-2]|[1-9])\.(?P<last_day>\d{1,2})(?![\d.%％元块折倍分米公厘英克斤版])"
 )
-_DAY_OF_DEED = (
-    r"(?P<before>[在于於您])(?P<month>1[0-2]|[1-9])\.(?P<day>\d{1,2})"
-    "(?=办理|购买|購買|提交|下单|申请|申請|预约|預約|签收|寄出|发出|投保|支付|付款|消费|开通|激活|挂失|报修|报案)"
+_DEED = "[办提下申预签投支消开激挂报购][理交单请约收保付费通活失修买]"
+_DAY_OF_DEED = rf"(?P<before>[在于於您])(?P<month>1[0-2]|[1-9])\.(?P<day>\d{{1,2}})(?={_DEED})"
+_SHARE = (
+    r"(?<![\d/.])(\d{1,4})/(\d{2,4}|(?<=共\d/)\d)(?=(?:分钟|分鐘|条|條|次|张|張|件|人|名|页|份|集|[GM]B)(?![的次]))"
 )
-_SHARE = r"(?<![\d/.])(\d{1,4})/(\d{2,4})(?=(?:分钟|分鐘|条|條|次|张|張|件|人|名|页|頁|份|集|题|題|[GM]B)(?![的次]))"
 _EVENT = (
     "送达|入住|离店|離店|退房|到期|截止|截至|出发|出發|起飞|起飛|开庭|开学|开课|开考|扣款|还款|复诊|就诊|发车|过期|停诊|停水|停电|返程"
     "|退票|活动|大促|购物节|购物狂欢|狂欢节|促销|举行|举办|回来|返回|开售|上线|开业|发布|开始|结束"
@@ -102,7 +102,7 @@ _ROOM = (
     r"(?<![\d.-])\d{3,4}(?=[号號]?(?:室|房(?!间数|價|价)|病房|诊室|診室|会议室|會議室|教室|办公室|包间|包厢|床(?![单单位])))"
     r"|(?<![\d.,元满滿值付了过過约約])\d{3,4}(?=的[\u4e00-\u9fff]{1,3}(?:先生|女士|小姐|老师|老師|太太|师傅|师兄|阿姨|同学|医生|护士|经理|主任))"
     r"|\d{3,4}(?=的?(?:客人|住客|住户|住戶|房客|业主|業主))|(?<=房间|单元|單元|[客包套]房|[号號A-Z学學公合字诊診][楼樓]|\d[层層楼樓])\d{3,4}(?![\d元人个米户家])|(?<=\d[号號])\d{3,4}(?=[。，,；;、）)]|$)|(?:(?<=[栋棟座幢])|(?<=\d[门門教]))\d{3,4}(?![\d元人个米户家]|\.\d)|(?<=\d期)\d{3,4}(?=[，。；、）)]|$)|(?<=[戶户室门門楼樓][（(])\d{3,4}(?=[）)])"
-    r"|(?:(?<=[房部台厅厨吧店]是)|(?<=楼下|楼上|隔壁|对门|影响))\d{3,4}(?=[，。；]|$)"
+    r"|(?:(?<=[房部台厅厨吧店]是)|(?<=[楼樓层層]的)|(?<=楼下|楼上|隔壁|对门|影响))\d{3,4}(?=[，。；]|$)"
 )
 _HOUSE_PARTS = r"(?<![\d.-])\d{1,3}-\d{1,3}-\d{3,4}(?=$|[，。、,\s\u4e00-\u9fff])"
 _NAMED_TWO = (
@@ -336,13 +336,11 @@ def _scores(match: re.Match[str]) -> str:
 
 
 def _pair(match: re.Match[str]) -> str:
-    """``135/88``, of blood pressure, is no fraction, because fractions are smaller than one."""
-    return f"{cardinal(match[1])}，{match[2]}" if int(match[1]) > int(match[2]) else match.group()
-
-
-def _share(match: re.Match[str]) -> str:
-    """``212/500分钟`` is said as 二百一十二，共五百分钟."""
-    return f"{match[1]}，共{match[2]}" if int(match[1]) <= int(match[2]) else match.group()
+    """``135/88``, of blood pressure, is no fraction, because fractions are smaller than one, nor is ``170/171``."""
+    first, last = int(match[1]), int(match[2])
+    if last == first + 1 and len(match[1]) == len("170"):
+        return f"{match[1]}、{match[2]}".translate(AS_QUANTITY)
+    return f"{cardinal(match[1])}，{match[2]}" if first > last else match.group()
 
 
 def _thousands(match: re.Match[str]) -> str:
@@ -390,8 +388,11 @@ prepare_quantities = rewriter(
     (r"(?<![\d.])[1-9]{2}(?=折|VIP|同城)|(?<=台北)101", _digits),
     (_THOUSANDS, _thousands),
     (
-        r"(?<=[¥￥$€£])\d{1,3}(?:\.\d{1,2})?[kK](?![A-Za-z\d])",
-        lambda match: str(round(float(match.group()[:-1]) * 1000)),
+        (
+            r"(?<=[¥￥$€£])(?:(?P<low>\d{1,3}(?:\.\d{1,2})?)[kK]?\s?[-~～–]\s?)?"
+            r"(?P<high>\d{1,3}(?:\.\d{1,2})?)[kK](?![A-Za-z\d])"
+        ),
+        lambda match: _thousands(match).replace("到", "-"),
     ),
     (_TENS_OF_THOUSANDS, r"\1\2万"),
     (
@@ -418,7 +419,7 @@ prepare_quantities = rewriter(
         lambda match: f"{match[1].translate(AS_QUANTITY)}年{int(match[2])}月",
     ),
     (_EITHER_DAY, _either_day),
-    (_SHARE, _share),
+    (_SHARE, lambda match: f"{match[1]}，共{match[2]}" if int(match[1]) <= int(match[2]) else match.group()),
     (
         r"(?<=\d)(h|min|s|[km]?g|[cmk]?m|m?[lL]|[GM]B)\s?(?:[~～〜–—]\s?(?=\d)|-(?=\d{1,6}(?:\.\d{1,3})?\s?\1(?![A-Za-z])))",
         r"\1到",
@@ -460,8 +461,10 @@ prepare_quantities = rewriter(
         "每",
     ),
     (r"(?<=[床座货][位号架])(\d{1,3})-(?=\d{1,4}(?![\d.-]))", r"\1杠"),
-    (r"(?<![\d.])(\d+(?:\.\d+)?)‰(?:/(?=[年月周日天季期次笔]))", r"千分之\1每"),
-    (r"(?<![\d.])(\d+(?:\.\d+)?)‰", r"千分之\1"),
+    (
+        r"(?<![\d.])(\d+(?:\.\d+)?)‰(/(?=[年月周日天季期次笔]))?",
+        lambda match: f"千分之{match[1]}{'每' if match[2] else ''}",
+    ),
     ("(?<=[区排位栋层楼架列柜座室号])-(?=[12][层層楼樓](?!-))", "负"),
     ("(?<=[区排位栋层楼架列柜座室号])-(?=\\d{1,4}[区排位栋层楼架列柜座室号])", ""),
     (
@@ -539,6 +542,7 @@ prepare_quantities = rewriter(
         r"(?<=零下)2(?![\d.])|(?<=[件录錄案项項骤題题则則款表图圖])2(?=[对對])|(?<=负)2(?![\d.])|(?<=第)2(?![\d.])|(?<=[楼樓下院元座于在到去])2(?=[层層门門])|(?<=[东南西北東])2(?=[门門口区區环環])|(?<!\d)2(?=[合选選比座期]\d)",
         "二",
     ),
+    (r"(?<=\d)\s?min(?![A-Za-z])", "分钟"),
     (_NAMED_TWO, "二"),
     (_COUNTED_TWO, lambda match: "兩" if _TRADITIONAL.search(match.string) else "两"),
 )

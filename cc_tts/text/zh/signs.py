@@ -12,7 +12,7 @@ ADDRESS_SIGNS = {
 _MAX_KEYS = 2
 """Digits that are pressed as keys; more are a code (unmeasured)."""
 _KEYS = str.maketrans({"*": "星号", "#": "井号"})
-_OBJECTS = "楼樓栋棟院门門柜窗机座线線库庫台口梯厅站桩位"
+_OBJECTS = "楼樓栋棟院门門柜窗机座线線库庫台口梯厅站桩位变變泵炉"
 _DIALLED = (
     "(?P<before>(?:按|拨|撥|拨打|撥打|直拨|直撥|输入|輸入|发送|發送|编辑|回复|键入|请打|密码[是为]?)[：: ]?[“\"‘'「『]?)"
     rf"(?![*#]{{3}})(?P<code>(?:\d{{0,15}}[*#]{{1,2}}){{1,5}}\d{{0,15}})(?![\d*#]|[{_OBJECTS}])"
@@ -75,6 +75,7 @@ say_signs = rewriter(
         lambda match: f"{match[1]}分" + (f"{match[2]}秒" if match[2] else ""),
     ),
     (r"(?<=\d)#(?=-\d{1,2}-\d{3,4}(?!\d))", ""),  # of a house
+    (r"((?:^|(?<=[：:；;。\n]))\s?)[（(](\d{1,2})[）)](?=[\u4e00-\u9fff])", r"\1\2，"),  # an entry of a list
     ("[Ⅰ-Ⅻⅰ-ⅻ]", _roman),
     (r"(?<![A-Za-z])(I{1,3}|IV|VI{1,3}|IX)(?=[期级級类類型度])", lambda match: cardinal(str(_ROMAN[match[1]]))),
     (rf"(?:\d{{1,3}}#[、，和及与]){{1,9}}(?=\d{{1,3}}#[{_OBJECTS}])", lambda match: match.group().replace("#", "号")),

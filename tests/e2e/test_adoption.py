@@ -57,6 +57,11 @@ def kinds_of(log: EventLog, call_id: str) -> list[str]:
     return [event["type"] for event in log.events if event["call_id"] == call_id]
 
 
+def times_orphaned(server: Server) -> int:
+    """How often a UA process has outlived its server; other children say ``server_gone``, too, as they end."""
+    return sum(each["module"] == "cc_tts.ua" for each in logged(server, "server_gone"))
+
+
 async def has_come(log: EventLog, kind: str, call_id: str) -> Json:
     def found() -> list[Json]:
         return of_kind(log.events, kind, lambda event: event["call_id"] == call_id)
@@ -92,7 +97,7 @@ async def test_an_established_call_outlives_the_server_and_speaks_again_and_a_ha
         assert ending == {"result": "completed", "reason": "remote_hangup", "sip_code": 200}
         assert report["talkspurts"][-1]["end_at_ns"] > back_ns
         assert (report["rtp"]["lost"], report["rtp"]["ssrc_changes"]) == (0, 0), "RTP went on without a gap"
-        assert len(logged(server, "server_gone")) == 1
+        assert times_orphaned(server) == 1
 
         async with server.events() as earlier:
             call_id = await dialled(server, phone, earlier, "silent", call="2")
@@ -317,13 +322,12 @@ async def test_a_call_is_one_servers_the_next_ones_that_starts_and_nobodys_with_
             await log.wait("speak.complete", timeout_s=TIMEOUT_S, utterance_id=utterance_id, completion_cause="normal")
             assert ua_pid(server) == agent
 
-        times_gone = len(logged(server, "server_gone"))
         with pytest.raises(RuntimeError, match="ended with 1"):
             await server.replace(signal.SIGKILL, tts__voice="no-such-voice")
         assert is_running(agent)
         assert await server.replace(None) == 1
         assert [call["id"] for call in await server.calls("established")] == [call_id]
-        assert len(logged(server, "server_gone")) >= times_gone + 2
+        assert times_orphaned(server) == 2
 
         assert await server.replace(signal.SIGKILL, rtp__inactivity_timeout_s="77") == KILLED
         assert (await phone.report(timeout_s=TIMEOUT_S))["ending"]["by"] == "them"

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import random
-import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from aiohttp import WSMsgType, web
 
 from cc_tts.media.g711 import alaw_decode, ulaw_decode, ulaw_encode
 from lab.children import Child
-from lab.configured import Lend, server_with, ua_pid, until_readyz
+from lab.configured import Lend
 from lab.media_client import media
 from lab.ports import HOST
 from lab.raw_rtp import PACKET_MS, Address, RtpPeer
@@ -152,27 +151,6 @@ async def test_clear_stops_within_moments(server: Server) -> None:
         assert (await client.wait("speak.complete"))["played_ms"] == 1000.0
 
 
-async def test_two_clients_hear_the_call_and_talk_to_it(server: Server) -> None:
-    said = noise(100)
-    async with RtpPeer() as phone, talking(server, phone) as (_, to, call):
-        async with (
-            media(server, call["id"], "direction=talk") as agent,
-            media(server, call["id"], "direction=both&rate=16000") as ear,
-        ):
-            await agent.socket.send_bytes(ulaw_decode(b"".join(noise(50, seed=4))))
-            await agent.wait("speak.started")
-            await say(phone, to, said)
-            await agent.wait("speak.complete")
-            await agent.hears(10)
-        missing_in(bytes(agent.pcm), [ulaw_decode(each) for each in said])
-        assert ear.told[0]["channels"] == 2
-        left, right = bytes(ear.pcm[0::4]), bytes(ear.pcm[2::4])
-        assert len(set(left)) > 50
-        assert len(set(right)) > 50
-        # frames of both channels at 16 kHz: four times as long as those of one at 8 kHz
-        assert abs(len(ear.pcm) / 4 - len(agent.pcm)) < 320 * 50
-
-
 async def renegotiate(
     caller: RawCaller, rtp_port: int, *, version: int, formats: str = "0 101", mode: str = ""
 ) -> Address:
@@ -252,32 +230,6 @@ async def test_a_call_that_is_not_answered(server: Server) -> None:
             caller.send("CANCEL", cseq=1)
             assert (await client.wait("stop"))["reason"] == "cancelled"
             assert await client.closed() == 1000
-
-
-async def test_a_ua_process_that_dies_ends_the_stream_and_the_next_call_is_heard(tmp_path: Path) -> None:
-    async with server_with(tmp_path) as server, RtpPeer() as phone:
-        async with talking(server, phone) as (_, _, call), media(server, call["id"]) as client:
-            await client.hears(5)
-            server.signal(signal.SIGKILL, pid=ua_pid(server))
-            assert (await client.wait("stop"))["reason"] == "ua_process_died"
-            assert await client.closed() == 1000
-        await until_readyz(server, 200)
-        async with talking(server, phone) as (_, _, call), media(server, call["id"]) as client:
-            await client.hears(5)
-
-
-async def test_a_drained_server_closes_the_streams_with_their_calls(tmp_path: Path) -> None:
-    async with (
-        server_with(tmp_path, calls__drain_timeout_s="1") as server,
-        RtpPeer() as phone,
-        talking(server, phone) as (caller, _, call),
-        media(server, call["id"], "direction=both") as client,
-    ):
-        await client.hears(10)
-        server.signal(signal.SIGTERM)
-        await caller.request("BYE")
-        assert (await client.wait("stop"))["reason"] == "draining"
-        assert await client.closed() in (1000, 1001)
 
 
 async def test_nothing_that_is_said_or_pressed_is_logged(server: Server) -> None:

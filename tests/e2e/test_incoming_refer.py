@@ -56,9 +56,9 @@ class Referrer:
         assert (await self.caller.bye()).status == 200
 
 
-@pytest_asyncio.fixture(loop_scope="session", params=["allow", "ask"])
+@pytest_asyncio.fixture(loop_scope="session")
 async def referrer(request: pytest.FixtureRequest, lend: Lend) -> AsyncIterator[Referrer]:
-    settings = {"routes__silent__refer": request.param, "transfer__refer_timeout_s": "1.0"}
+    settings = {"routes__silent__refer": getattr(request, "param", "allow"), "transfer__refer_timeout_s": "1.0"}
     async with (
         lend(**settings) as server,
         server.events() as log,

@@ -40,34 +40,44 @@ async def hurt(pid: int, stands_s: float | None) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize(
-    "stands_s",
-    [3.6, pytest.param(12.0, marks=pytest.mark.slow), None],
-    ids=["stopped for 3.6 s", "stopped for 12 s", "killed"],
-)
 async def test_a_call_that_ends_with_its_prompt_does_not_end_without_a_word(
-    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path, stands_s: float | None
+    phone: SoftphoneProcess, tmp_path: Path
 ) -> None:
     async with server_with(tmp_path, **AUTO) as server:
         assert await is_degraded(server, 0.0)
-        hurting = asyncio.create_task(hurt(worker_pid(server), stands_s))
-        await asyncio.sleep(0.05)
-        if stands_s is None:
-            await until_degraded(server, 1.0)
-            assert (await server.get("/readyz"))[0] == 200, "it has a fallback"
-            assert (await options(server.sip_port)).status == 200
-        headers = {"X-TTS-Text": quote(FAREWELL), "X-TTS-Then": "hangup"}
-        await phone.dial(server.uri("silent"), headers=headers, max_talk_s=40)
-        report = await phone.report(timeout_s=45)
-        assert report["talkspurts"], server.log[-3000:]
-        assert report["answer_to_first_speech_ms"] < LATEST_SPEECH_MS
-        assert (await server.until_terminated())["ending"]["result"] == "completed"
-        assert [entry["cause"] for entry in logged(server, "spoken")] == ["normal"]
+        await has_a_word(server, phone, None)
+        await has_a_word(server, phone, 3.6)
         assert "Traceback" not in server.log
-        await hurting
-        if stands_s is None:
-            await until_degraded(server, 0.0)
-            await until(lambda: logged(server, "speech_degraded") and logged(server, "speech_restored"), 5)
+
+
+@pytest.mark.slow
+async def test_nor_when_the_worker_stands_still_for_long(phone: SoftphoneProcess, tmp_path: Path) -> None:
+    async with server_with(tmp_path, **AUTO) as server:
+        await has_a_word(server, phone, 12.0)
+
+
+async def has_a_word(server: Server, phone: SoftphoneProcess, stands_s: float | None) -> None:
+    """A call whose worker stands still from its INVITE on, or is killed, hears its prompt all the same."""
+    hurting = asyncio.create_task(hurt(worker_pid(server), stands_s))
+    await asyncio.sleep(0.05)
+    if stands_s is None:
+        await until_degraded(server, 1.0)
+        assert (await server.get("/readyz"))[0] == 200, "it has a fallback"
+        assert (await options(server.sip_port)).status == 200
+    headers = {"X-TTS-Text": quote(FAREWELL), "X-TTS-Then": "hangup"}
+    name = str(stands_s)
+    dialled = await phone.dial(server.uri("silent"), call=name, headers=headers, max_talk_s=40)
+    report = await phone.report(call=name, timeout_s=45)
+    assert report["talkspurts"], server.log[-3000:]
+    assert report["answer_to_first_speech_ms"] < LATEST_SPEECH_MS
+    await server.until_all_terminated()
+    call = await server.read(f"/v1/calls/{await server.call_id(dialled['sip_call_id'])}")
+    assert call["ending"]["result"] == "completed"
+    assert logged(server, "spoken")[-1]["cause"] == "normal"
+    await hurting
+    if stands_s is None:
+        await until_degraded(server, 0.0)
+        await until(lambda: logged(server, "speech_degraded") and logged(server, "speech_restored"), 5)
 
 
 async def is_degraded(server: Server, wanted: float) -> bool:
@@ -80,7 +90,7 @@ async def until_degraded(server: Server, wanted: float) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_without_a_fallback_sip_says_what_readyz_says(nothing_is_left_running: None, tmp_path: Path) -> None:
+async def test_without_a_fallback_sip_says_what_readyz_says(tmp_path: Path) -> None:
     async with server_with(tmp_path, **{**AUTO, "tts__fallback_engine": ""}) as server:
         assert (await options(server.sip_port)).status == 200
         os.kill(worker_pid(server), signal.SIGKILL)

@@ -80,13 +80,6 @@ async def test_rest_prompt_is_measured_on_the_wire(server: Server, tmp_path: Pat
     assert speak["utterance_id"]
 
 
-async def test_prompt_in_the_invite(server: Server, phone: SoftphoneProcess) -> None:
-    await phone.dial(server.uri("silent"), headers={"X-TTS-Text": "Hello%20from%20a%20header.", "X-TTS-Then": "hangup"})
-    report = await phone.report(timeout_s=30)
-    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
-    assert report["talkspurts"]
-
-
 VERBATIM = ("  \n Two  blanks,\ta tab\nand 12.50 €.\n ", "\u3000您好，2026 年 hello 世界。\n")
 
 

@@ -134,7 +134,7 @@ async def test_a_prompt_can_be_stopped_before_anybody_could_hear_it(server: Serv
         await server.until_terminated()
 
 
-@pytest.mark.parametrize("why", ["the prompt failed", "the application hangs up"])
+@pytest.mark.parametrize("why", ["the application hangs up", "the prompt failed"])
 async def test_a_hang_up_before_the_ack_waits_for_it_and_says_why(neural: Server, why: str) -> None:
     """The called side sends no BYE before the ACK (RFC 3261 §15)."""
     async with RawCaller("silent", neural.sip_port) as caller, neural.events() as log:

@@ -327,7 +327,7 @@ async def test_a_call_is_one_servers_the_next_ones_that_starts_and_nobodys_with_
         assert is_running(agent)
         assert await server.replace(None) == 1
         assert [call["id"] for call in await server.calls("established")] == [call_id]
-        assert times_orphaned(server) == 2
+        assert times_orphaned(server) >= 2
 
         assert await server.replace(signal.SIGKILL, rtp__inactivity_timeout_s="77") == KILLED
         assert (await phone.report(timeout_s=TIMEOUT_S))["ending"]["by"] == "them"

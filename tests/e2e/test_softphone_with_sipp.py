@@ -224,7 +224,7 @@ async def test_command_line_nobody_there_is_status_2(tmp_path: Path, transport: 
 
 async def test_command_line_ends_cleanly_every_time(tmp_path: Path) -> None:
     """pjsua2 is known for crashing on the way out: the exit status of many short calls tells."""
-    runs = int(os.environ.get("CC_TTS_SOFTPHONE_RUNS", "5"))
+    runs = int(os.environ.get("CC_TTS_SOFTPHONE_RUNS", "2"))
     for number in range(runs):
         peer = await Sipp.answer("uas_play", folder=tmp_path, audio=audio_file(tmp_path))
         child = await run_command_line(

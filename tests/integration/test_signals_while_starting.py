@@ -85,12 +85,6 @@ class Command:
         self.process.wait()
 
 
-@pytest.fixture(params=[signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def number(request: pytest.FixtureRequest) -> signal.Signals:
-    found: signal.Signals = request.param
-    return found
-
-
 @contextlib.contextmanager
 def starting(folder: Path, *argv: str, **modules: str) -> Iterator[Command]:
     command = Command(folder, *argv, **modules)
@@ -109,37 +103,37 @@ def served(*pairs: str) -> list[str]:
     return ["serve", *settings(*ports, "tts.engine=onnx", *pairs)]
 
 
-def test_a_server_that_waits_for_its_first_worker(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_server_that_waits_for_its_first_worker(tmp_path: Path) -> None:
     pytest.importorskip("grpc")
     nobody = f'tts.workers=["grpc://127.0.0.1:{free_ports()}"]'
     with starting(tmp_path, *served("tts.devices=[]", nobody)) as command:
         command.until("worker_missing")
-        command.must_end_in_order(number)
+        command.must_end_in_order(signal.SIGTERM)
         assert "stopped_while_starting" in command.log
 
 
-def test_a_server_whose_engine_loads(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_server_whose_engine_loads(tmp_path: Path) -> None:
     with starting(tmp_path, *served(), sitecustomize=SLOW_ENGINE) as command:
         command.until(LOADS)
         assert command.children()
-        command.must_end_in_order(number)
+        command.must_end_in_order(signal.SIGINT)
         assert "stopped_while_starting" in command.log
 
 
-def test_a_worker_whose_engine_loads(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_worker_whose_engine_loads(tmp_path: Path) -> None:
     pytest.importorskip("grpc")
     argv = ["worker", "--listen", f"127.0.0.1:{free_ports()}", *settings("tts.engine=onnx")]
     with starting(tmp_path, *argv, sitecustomize=SLOW_ENGINE) as command:
         command.until(LOADS)
         assert command.children()
-        command.must_end_in_order(number)
+        command.must_end_in_order(signal.SIGTERM)
 
 
-def test_a_pool_that_joins_its_cluster(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_pool_that_joins_its_cluster(tmp_path: Path) -> None:
     argv = ["pool", "--listen", f"127.0.0.1:{free_ports()}", *settings("tts.engine=onnx")]
     with starting(tmp_path, *argv, ray=SLOW_RAY) as command:
         command.until(JOINS)
-        command.must_end_in_order(number)
+        command.must_end_in_order(signal.SIGINT)
         assert "stopped_while_starting" in command.log
 
 

@@ -5,8 +5,9 @@
     StageCosts       observed cost ─▸ mean for each size (powers of two) ─▸ line over the size ─▸ predicted cost
     EngineSnapshot ─▸ Capacity.refusal(n): slots · pages ─▸ nobody runs dry ─▸ first audio ≤ target ─▸ utilisation ≤ limit
 
-A size counts what is computed, padding included. After a refusal for want of time the limits are somewhat stricter, so that
-admission does not flap. An idle device takes every stream.
+A size counts what is computed, padding included. Nobody runs dry while audio comes with half of the guard left, as it came
+lately and as it would come behind what a new request asks for first. After a refusal by one of the last two limits both are
+somewhat stricter, so that admission does not flap. An idle device takes every stream.
 """
 
 import bisect
@@ -46,7 +47,6 @@ as long as before and after (engine-notes).
 HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder; unmeasured
 _SECOND_ROWS: Final = 4  # that a second piece shares its call with, after a call that had begun
 _SECOND_SHARE: Final = 0.75  # of the first piece that the second may take; unmeasured
-_SLACK_MARGIN: Final = 1.5  # unmeasured
 _STREAMS_PER_ROW: Final = 4  # of a flow call: listeners do not fall due together
 _REOPEN: Final = 0.9
 _MAX_SHARE: Final = 0.9  # unmeasured
@@ -181,7 +181,7 @@ class EngineSnapshot:
 
 
 class Capacity:
-    """Whether new requests fit; remembers only whether it refused for want of time last."""
+    """Whether new requests fit; remembers only whether first audio or utilisation made it refuse last."""
 
     def __init__(self, config: EngineConfig, costs: StageCosts) -> None:
         self._config = config
@@ -192,7 +192,7 @@ class Capacity:
     def admit(self, snapshot: EngineSnapshot) -> Refusal | None:
         """Return whether one new request is taken, asked before its stream is opened; None if it is."""
         refusal = self.refusal(snapshot)
-        if refusal is None or refusal.code not in (RefusalCode.SLOTS, RefusalCode.MEMORY):
+        if refusal is None or refusal.code in (RefusalCode.FIRST_AUDIO, RefusalCode.UTILISATION):
             self._is_closed = refusal is not None
         return refusal
 
@@ -213,20 +213,17 @@ class Capacity:
             pages = f"{snapshot.pages_each} pages are needed and {snapshot.num_free_pages} free"
             return Refusal(RefusalCode.MEMORY, f"no memory for the flow's state: {pages}")
         within = _REOPEN if self._is_closed else 1.0
-        needed_ms = _SLACK_MARGIN * self._work_ahead_ms(snapshot, num_new) / within
-        if snapshot.spare_ms < needed_ms:
-            slack = f"has {snapshot.spare_ms:.0f} ms left where {needed_ms:.0f} ms are needed"
-            return Refusal(RefusalCode.STARVING, f"a listener would run dry: the most urgent stream {slack}")
-        low_ms = config.guard_ms / (1.0 if self._is_closed else 2.0)
-        if snapshot.measured_slack_ms < low_ms:
-            slack = f"comes with {snapshot.measured_slack_ms:.0f} ms left where {low_ms:.0f} ms should be"
+        ahead_ms = self._work_ahead_ms(snapshot, num_new)
+        least_ms, behind_ms = config.guard_ms / 2.0, snapshot.spare_ms + config.guard_ms - ahead_ms
+        if (left_ms := min(behind_ms, snapshot.measured_slack_ms)) < least_ms:
+            slack = f"would come with {left_ms:.0f} ms left where {least_ms:.0f} ms should be"
             return Refusal(RefusalCode.STARVING, f"listeners run dry: audio {slack}")
         limit_ms, first_audio_ms = within * config.first_audio_target_ms, self.first_audio_ms(snapshot, num_new)
         if first_audio_ms > limit_ms:
             late = f"after {first_audio_ms:.0f} ms instead of at most {limit_ms:.0f} ms"
             return Refusal(RefusalCode.FIRST_AUDIO, f"first audio would come {late}")
         limit, share = within * config.max_utilisation, self.utilisation(snapshot.num_streams + num_new)
-        share += self._work_ahead_ms(snapshot, num_new) / config.first_audio_target_ms
+        share += ahead_ms / config.first_audio_target_ms
         if share > limit:
             needed = f"{100 * share:.0f} % of the device would be needed where at most {100 * limit:.0f} % may be"
             return Refusal(RefusalCode.UTILISATION, needed)

@@ -239,6 +239,25 @@ def test_flow_calls(name: str) -> None:
     assert at_once == expected or not expected
 
 
+GOES_BEFORE: dict[str, tuple[FlowCandidate, LmCandidate, tuple[int, ...]]] = {
+    # the call takes 40 ms, and half as much again may be lost beside it; the piece needs 12 ms
+    "a piece in the making would be late behind it": (ready(1, 400, 200), sampling(9, 70, 20), ()),
+    "a first piece as well": (ready(1, 400, 200), sampling(9, 70, 20, is_first=True), ()),
+    "it would not": (ready(1, 400, 200), sampling(9, 73, 20), (1,)),
+    "the call cannot wait for it": (ready(1, 50, 200), sampling(9, 70, 20), (1,)),
+    "the call has the first piece": (ready(1, 400, 200, is_first=True), sampling(9, 70, 20), (1,)),
+    "its tokens are there, and it can be called itself": (ready(1, 400, 200), sampling(9, 70, 28), (1,)),
+}
+
+
+@pytest.mark.parametrize("name", GOES_BEFORE)
+@pytest.mark.parametrize("may_wait", [False, True])
+def test_a_call_with_time_waits_for_a_piece_that_would_be_late(name: str, may_wait: bool) -> None:
+    candidate, lacking, expected = GOES_BEFORE[name]
+    scheduler = Scheduler(replace(LIMITS, wait_slack_ms=1000.0), growing_costs())
+    assert scheduler.plan_flow(NOW, [candidate], [lacking], may_wait=may_wait) == expected
+
+
 def test_what_can_be_spared_is_less_the_work_that_is_due_before() -> None:
     scheduler = Scheduler(LIMITS, constant_costs())
     ready_soon, drawing_late = ready(1, 100), sampling(2, 400, 18)

@@ -1,35 +1,10 @@
-"""What the stages are expected to cost on one H200 in bfloat16 with graphs, ms: engine-performance §4.2, §4.6 to §4.8.
-
-Calculated and published, not measured: no GPU was at hand. Other cards are a roofline model (:class:`Card`). No torch.
-"""
+"""What the stages are expected to cost on a card, ms: a roofline model. Calculated, not measured. No torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from cc_tts.engines.cosyvoice.engine.capacity import StageCosts
-
-KEYS_LIKE_ONE_FRAME: Final = 1160.0
-
-
-def prefill_ms(num_positions: int) -> float:
-    """§4.7: 2 to 4 ms for one; what more cost is by their arithmetic."""
-    return 3.0 + num_positions / 1000.0
-
-
-def lm_step_ms(num_rows: int) -> float:
-    """§4.2, the realistic column: 1.1 ms for one, 1.6 for 64, 3 for 256."""
-    return 1.1 + 0.5 * num_rows / 64 if num_rows <= 64 else 1.6 + 1.4 * (num_rows - 64) / 192
-
-
-def flow_ms(num_frames: int, num_keys: int) -> float:
-    """§4.7 and §4.8: 10 to 15 ms for one chunk, 50 to 80 for 64, encoder included; for 16 some more than it says."""
-    return 10.0 + 0.0115 * num_frames * (1.0 + num_keys / KEYS_LIKE_ONE_FRAME)
-
-
-def vocoder_ms(num_frames: int) -> float:
-    """§4.6 and §4.8: 3 to 5 ms for one chunk, 10 to 15 for 64."""
-    return 4.0 + 0.0025 * num_frames
 
 
 class Latency(NamedTuple):
@@ -37,50 +12,6 @@ class Latency(NamedTuple):
 
     lm: float  # a step, or a prefill
     call: float  # of flow and vocoder
-
-
-class Costs(Protocol):
-    """What the stages of one device cost, ms."""
-
-    @property
-    def state_bytes(self) -> float:
-        """Memory that is left for pages."""
-        ...
-
-    @property
-    def page_bytes(self) -> float: ...
-
-    @property
-    def latency_ms(self) -> "Latency": ...
-
-    def prefill_ms(self, num_positions: int) -> float: ...
-
-    def lm_step_ms(self, num_rows: int) -> float: ...
-
-    def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
-        """A call of so many frames in all, each of which attends to at most ``num_keys``."""
-        ...
-
-    def vocoder_ms(self, num_frames: int) -> float: ...
-
-
-class H200:
-    state_bytes = 0.75 * 140e9 - 10e9
-    page_bytes = 2.29e6 * 50  # of the flow's state, for a second of speech (§4.5)
-    latency_ms = Latency(1.1 - 0.15, 10.0 + 4.0)  # §4.2: what a step of one row takes, less its roofline
-
-    def prefill_ms(self, num_positions: int) -> float:
-        return prefill_ms(num_positions)
-
-    def lm_step_ms(self, num_rows: int) -> float:
-        return lm_step_ms(num_rows)
-
-    def flow_ms(self, num_rows: int, num_frames: int, num_keys: int) -> float:
-        del num_rows
-        return flow_ms(num_frames, num_keys)
-
-    def vocoder_ms(self, num_frames: int) -> float:
-        return vocoder_ms(num_frames)
 
 
 WEIGHT_AND_CONTEXT_BYTES: Final = 2.0e9
@@ -104,7 +35,7 @@ class Model:
     vocoder_flop: float  # of a frame
 
 
-COSYVOICE2: Final = Model(527, 9386, 862, 142.6e6, 264e6, KEYS_LIKE_ONE_FRAME, 115_404_800, 0.61e9)
+COSYVOICE2: Final = Model(527, 9386, 862, 142.6e6, 264e6, 1160.0, 115_404_800, 0.61e9)
 COSYVOICE3: Final = Model(526, 4709, 911, 662.3e6, 756e6, 8390.0, 90_112_000, 0.62e9)
 MODELS: Final[Mapping[str, Model]] = {"CosyVoice2": COSYVOICE2, "CosyVoice3": COSYVOICE3}
 JOINED: Final[Mapping[Model, Mapping[str, int]]] = {
@@ -125,6 +56,7 @@ class Card:
     node_us: float  # of a kernel in a graph
     vocoder_slowdown: float = 2.0  # of sums in TF32; published. Volta has float32 alone
     model: Model = COSYVOICE2
+    has_kernels: bool = True  # Triton compiles for it
     copies: float = 3.0  # of the pages that a call looks at: they are read, written beside each other and read again
     page_share: float = 1.0  # of the bytes of a page in half precision
     is_joined: bool = False  # compiled, and with kernels of our own
@@ -175,15 +107,15 @@ class Card:
         return num_flop / (self.tflops * 1e9)
 
 
-DEVICES: Final[Mapping[str, Costs]] = {
+CARDS: Final[Mapping[str, Card]] = {
     "L4": Card(24, 255, 25, 2.0),
     "A10": Card(24, 510, 40, 2.0),
-    "V100": Card(32, 765, 45, 2.0, vocoder_slowdown=8.0),
+    "V100": Card(32, 765, 45, 2.0, vocoder_slowdown=8.0, has_kernels=False),
     "RTX 4090": Card(24, 857, 80, 1.7),
     "L20": Card(48, 734, 60, 2.0),
     "A100": Card(80, 1630, 120, 1.8),
     "H100": Card(80, 2700, 200, 1.4),
-    "H200": H200(),
+    "H200": Card(141, 4000, 200, 1.4),  # an H100 with more and faster memory
 }
 IN_PLACE: Final[Mapping[str, Any]] = {"copies": 1.0}
 SMALL: Final[Mapping[str, Any]] = {**IN_PLACE, "page_share": 0.516}  # int8 with a scale for each head and frame
@@ -195,9 +127,29 @@ LEVERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "all three, five steps": {**SMALL, "is_joined": True, "num_steps": 5},
 }
 """What the engine can do otherwise, by the fields of a card that it changes; each has what the one before has."""
+WITHOUT_KERNELS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "as PyTorch does it": {},
+    "all three, five steps": {"num_steps": 5},
+}
+"""The same where there are no kernels. Pages in 8 bits are left out: PyTorch copies them once more to read them, and memory
+is not what ends a V100.
+"""
 
 
-def simulated_costs(device: Costs = DEVICES["H200"]) -> StageCosts:
+def with_model(card: Card, name: str) -> Card:
+    """A card that runs this model. One without kernels is a V100, where the flow of CosyVoice3 is computed in float32."""
+    model = MODELS[name]
+    if model is COSYVOICE3 and not card.has_kernels:
+        model = replace(
+            model,
+            estimator_bytes=2 * model.estimator_bytes,
+            page_bytes=2 * model.page_bytes,
+            step_flop=card.vocoder_slowdown * model.step_flop,
+        )
+    return replace(card, model=model)
+
+
+def simulated_costs(device: Card) -> StageCosts:
     """What start-up would have measured, in the same sizes."""
     costs = StageCosts()
     for _ in range(40):  # a mean moves by a fifth each time

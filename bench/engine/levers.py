@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
-from bench.engine.costs import DEVICES, LEVERS, MODELS, Card
+from bench.engine.costs import CARDS, LEVERS, MODELS, WITHOUT_KERNELS, Card, with_model
 from bench.engine.phone import always
 from bench.engine.simulated import FixedClock, Overlap, Simulated, measure
 from bench.report import RESULTS, machine, save
@@ -27,12 +27,38 @@ from cc_tts import logs
 from cc_tts.engines.cosyvoice.engine.engine import Engine
 from lab.server_under_test import Json
 
-LADDER: Final = (2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
+LADDER: Final = (
+    2,
+    4,
+    6,
+    8,
+    10,
+    12,
+    14,
+    16,
+    20,
+    24,
+    28,
+    32,
+    40,
+    48,
+    56,
+    64,
+    80,
+    96,
+    112,
+    128,
+    144,
+    160,
+    192,
+    224,
+    256,
+    320,
+)
 TARGET_MS: Final = 300.0
 MOST_REFUSED: Final = 0.02
 MOST_SHORT: Final = 0.01
 SEEDS: Final = (1, 2, 3)
-CARDS: Final = ("L4", "A10", "RTX 4090", "L20", "A100", "H100")  # that Triton compiles for
 
 
 class Ladder:
@@ -106,11 +132,10 @@ def main() -> None:
         "overlap": arguments.overlap,
     }
     for model, name in itertools.product(arguments.models.split(","), arguments.cards.split(",")):
-        card = DEVICES[name]
-        assert isinstance(card, Card)
+        card = with_model(CARDS[name], model)
         cells = result.setdefault(model, {})[name] = {}
-        for lever, changes in LEVERS.items():
-            cells[lever] = of_card(replace(card, model=MODELS[model], **changes), arguments)
+        for lever, changes in (LEVERS if card.has_kernels else WITHOUT_KERNELS).items():
+            cells[lever] = of_card(replace(card, **changes), arguments)
             print(f"{model} {name:9} {lever:22} {cells[lever]}", flush=True)
         if arguments.name:
             save(arguments.name, result, arguments.out)

@@ -2,11 +2,10 @@
 
 python -m bench.engine.simulated [--calls 1,64,128,256] [--seconds 30] [--name engine_simulated]
 
-The loads are those of ``bench.engine.phone``. The device computes nothing; each call takes the time that is expected
-for one H200 in bfloat16 with graphs (engine-performance §4.2, §4.7, §4.8), or by a roofline model for another card
-(``--card``), and the engine's own work the processor time that it takes here, in the same thread and on the same clock, as
-with a GPU. So ``host_ms`` is measured; ``first_audio_ms`` and ``most_sustained`` hold as far as the costs do, and do not
-count what the runner itself does for a call.
+The loads are those of ``bench.engine.phone``. The device computes nothing; each call takes the time that a roofline model of
+a card expects (``--card``), and the engine's own work the processor time that it takes here, in the same thread and on the
+same clock, as with a GPU. So ``host_ms`` is measured; ``first_audio_ms`` and ``most_sustained`` hold as far as the costs
+do, and do not count what the runner itself does for a call.
 
 With ``--planning-us N`` the engine's own work in a step is taken to be 0.1 ms and N µs a stream. Then nothing depends on the
 machine or on what else it does: two schedules can be compared.
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from bench.engine.clock import WorkClock
-from bench.engine.costs import DEVICES, Costs, simulated_costs
+from bench.engine.costs import CARDS, Card, simulated_costs
 from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, voices
 from bench.engine.phone import BURST_S, STAGGER_MS, always, burst, most_sustained, poisson
@@ -126,7 +125,7 @@ class SimulatedDevice:
     num_prompts: Mapping[str, int]
     num_slots: int
     num_pages: int
-    costs: Costs = DEVICES[CARD]
+    costs: Card = CARDS[CARD]
     max_tokens: int = NUM_POSITIONS
     silent_tokens: frozenset[int] = frozenset()
     num_not_finite: int = 0
@@ -228,9 +227,7 @@ class SimulatedDevice:
 class Simulated:
     """Makes engines over such devices."""
 
-    def __init__(
-        self, folder: Path, clock: WorkClock, card: Costs = DEVICES[CARD], *, overlap: Overlap = "free"
-    ) -> None:
+    def __init__(self, folder: Path, clock: WorkClock, card: Card = CARDS[CARD], *, overlap: Overlap = "free") -> None:
         self.clock = clock
         self._overlap = overlap
         self.speakers = voices("full")
@@ -303,7 +300,7 @@ def _callers(load: str, count: int, arguments: argparse.Namespace) -> list[Calle
 def run(arguments: argparse.Namespace) -> Json:
     calls = [int(each) for each in arguments.calls.split(",")]
     loads: Json = {}
-    card = DEVICES[arguments.card]
+    card = CARDS[arguments.card]
     result: Json = {
         "what": arguments.what,
         "costs": "a decode step costs what the rows cost that it computes: all up to the highest slot in use",
@@ -340,7 +337,7 @@ def _print(load: str, count: int, cell: Json) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", default="1,16,64,128,192,224,256")
-    parser.add_argument("--card", choices=list(DEVICES), default=CARD, help="all but the H200 are a roofline model")
+    parser.add_argument("--card", choices=list(CARDS), default=CARD, help="one of bench.engine.costs")
     parser.add_argument("--overlap", choices=get_args(Overlap), default="free", help="of language model and flow")
     parser.add_argument("--loads", default=",".join(LOADS), help="which of them")
     parser.add_argument("--seconds", type=float, default=30.0)

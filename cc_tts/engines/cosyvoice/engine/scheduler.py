@@ -24,7 +24,7 @@ from cc_tts.engines.cosyvoice.engine.schedule import FRAMES_PER_TOKEN, HOPS, LOO
 _HOP_MARGIN: Final = 1.65  # 1.5 refused 7 calls in three simulated runs of 128, this 3, with the same audio
 _LATE_GROWTH: Final = 1.5  # late rows may be held up by so much for rows that are not late
 _APART_MARGIN: Final = 1.1  # costs are predictions; what is about equal goes together; unmeasured
-_WAIT_MARGIN: Final = (
+_CALL_MARGIN: Final = (
     1.5  # the same, for a call that waits; with 1.0 an L4 refuses 16 more of 150 (bench.engine.levers)
 )
 _MAX_FIRST_LATE_MS: Final = 1000.0  # unmeasured
@@ -157,8 +157,8 @@ class Scheduler:
 
         The most urgent candidate is taken; if all have time, the oldest. Others join in the order of their urgency, while no
         deadline that could be met is missed for it, of its rows or of a piece whose tokens are still being sampled; while
-        together costs hardly more than one after the other (padding can cost more than a call of its own); and while rows
-        that are late already are not held up by rows that are not.
+        together costs hardly more than one after the other (padding can cost more than a call of its own); and while who is
+        late already, in it or behind it, is not held up by rows that are not.
 
         Empty if there is none; or if none is a first piece, and all can wait: for more rows to share the call, which it
         ``may_wait`` for while tokens are sampled, or for a piece of one of the sequences ``sampling`` that goes before.
@@ -174,28 +174,31 @@ class Scheduler:
         if may_wait and pending and not has_first:
             frames, keys = max(c.num_frames for c in order), max(c.num_keys for c in order)
             together_ms = self._costs.calls_ms(len(order), frames, keys, max_rows=config.max_flow_rows)
-            if seed.deadline_ms - now_ms - _WAIT_MARGIN * together_ms > config.wait_slack_ms:
+            if seed.deadline_ms - now_ms - _CALL_MARGIN * together_ms > config.wait_slack_ms:
                 return ()
         if not has_first and any(self._goes_before(c, seed, now_ms, batch.cost_ms, len(sampling)) for c in pending):
             return ()
         deadlines_ms = [seed.deadline_ms, *(c.deadline_ms - self._piece_ms(c, len(sampling)) for c in pending)]
-        latest_ms = min((each_ms for each_ms in deadlines_ms if each_ms >= now_ms + batch.cost_ms), default=math.inf)
-        return self._grown(now_ms, batch, order, latest_ms).keys
+        end_ms = now_ms + batch.cost_ms
+        latest_ms = min((each_ms for each_ms in deadlines_ms if each_ms >= end_ms), default=math.inf)
+        return self._grown(now_ms, batch, order, latest_ms, is_late=min(deadlines_ms) < end_ms).keys
 
     def _goes_before(
         self, lacking: LmCandidate, ready: FlowCandidate, now_ms: float, call_ms: float, num_rows: int
     ) -> bool:
         """Whether a piece whose tokens are still sampled would be late behind a call that has time to wait for it."""
         piece_ms = self._piece_ms(lacking, num_rows)
-        is_late_behind = lacking.deadline_ms < now_ms + _WAIT_MARGIN * call_ms + piece_ms
+        is_late_behind = lacking.deadline_ms < now_ms + _CALL_MARGIN * call_ms + piece_ms
         return is_late_behind and ready.deadline_ms > now_ms + piece_ms + call_ms
 
-    def _grown(self, now_ms: float, batch: _Batch, order: Row[FlowCandidate], latest_ms: float) -> _Batch:
+    def _grown(
+        self, now_ms: float, batch: _Batch, order: Row[FlowCandidate], latest_ms: float, *, is_late: bool
+    ) -> _Batch:
         """``batch``, which holds the first of ``order``, with those that may join it. It must end by ``latest_ms``."""
-        late_cost_ms = batch.cost_ms if order[0].deadline_ms < now_ms + batch.cost_ms else math.inf
+        late_cost_ms = batch.cost_ms if is_late else math.inf
         for candidate in order[1 : 4 * self._config.max_flow_rows]:
             joined = self._join(batch, candidate)
-            if joined is None or now_ms + joined.cost_ms > latest_ms:
+            if joined is None or now_ms + _CALL_MARGIN * joined.cost_ms > latest_ms:
                 continue
             if candidate.deadline_ms < now_ms + batch.cost_ms:
                 late_cost_ms = joined.cost_ms

@@ -187,7 +187,11 @@ FLOW_PLANS: dict[str, tuple[list[FlowCandidate], list[LmCandidate], tuple[int, .
     "one": ([ready(1, 500)], [], (1,)),
     "the earliest first, as many as rows": ([ready(key, 900 - key) for key in (1, 2, 3, 4, 5)], [], (5, 4, 3, 2)),
     "two rows of 10 ms each would be too late": ([ready(1, 15), ready(2, 500)], [], (1,)),
-    "three rows are in time, four are not": ([ready(1, 35), *(ready(key, 500) for key in (2, 3, 4))], [], (1, 2, 3)),
+    "three rows are in time with a margin, four are not": (
+        [ready(1, 46), *(ready(key, 500) for key in (2, 3, 4))],
+        [],
+        (1, 2, 3),
+    ),
     "a large hop is left out, the small ones after it are not": (
         [ready(1, 60), ready(2, 70, 200), ready(3, 500)],
         [],
@@ -204,8 +208,13 @@ FLOW_PLANS: dict[str, tuple[list[FlowCandidate], list[LmCandidate], tuple[int, .
     # the pending piece needs a call of 56 frames, about 12 ms
     "a first piece in the making bounds the batch": (
         [ready(key, 330) for key in (1, 2, 3)],
-        [sampling(9, 35, 20, is_first=True)],
+        [sampling(9, 42, 20, is_first=True)],
         (1, 2),
+    ),
+    "a late piece in the making is not held up by those with time": (
+        [ready(1, 100, is_first=True), ready(2, 900)],
+        [sampling(9, 10, 20)],
+        (1,),
     ),
     "those who cannot wait are taken all the same": ([ready(1, 16)], [sampling(9, 15, 20, is_first=True)], (1,)),
     "those with the earlier deadline as well": ([ready(1, 14)], [sampling(9, 15, 20, is_first=True)], (1,)),

@@ -92,15 +92,6 @@ def test_a_pause_is_part_of_speech_and_a_longer_one_ends_it(sender: Sender) -> N
     assert len(sender.ear.speech) == 2
 
 
-def test_an_agent_that_stops_sending_falls_silent(sender: Sender) -> None:
-    sender.send(1000, LOUD)
-    for _ in range(100):
-        sender.now_ns += FRAME_NS
-        sender.ear.pass_time(sender.now_ns)
-    assert not sender.ear.is_speaking
-    assert sender.at_ms(sender.ear.speech[0].end_ns) == pytest.approx(1000, abs=WINDOW_MS)
-
-
 def test_lost_packets_leave_a_gap_and_what_follows_stays_in_its_place(sender: Sender) -> None:
     sender.send(400, LOUD)
     sender.go_on(3)
@@ -151,11 +142,17 @@ def test_another_source_goes_on_where_it_arrives(sender: Sender) -> None:
     assert len(sender.ear.pcm) == 2 * (LEAD + 3200 + 160)
 
 
-def test_speech_that_goes_on_at_the_end_of_the_call_ends_there(sender: Sender) -> None:
+@pytest.mark.parametrize("call_ends", [True, False])
+def test_speech_ends_with_the_call_or_when_an_agent_stops_sending(sender: Sender, *, call_ends: bool) -> None:
     sender.send(1000, LOUD)
-    sender.ear.finish()
+    if call_ends:
+        sender.ear.finish()
+        assert len(sender.ear.pcm) == 2 * (LEAD + 8000)
+    for _ in range(0 if call_ends else 100):
+        sender.now_ns += FRAME_NS
+        sender.ear.pass_time(sender.now_ns)
+    assert not sender.ear.is_speaking
     assert sender.at_ms(sender.ear.speech[0].end_ns) == pytest.approx(1000, abs=WINDOW_MS)
-    assert len(sender.ear.pcm) == 2 * (LEAD + 8000)
 
 
 def test_a_sender_whose_clock_is_too_fast_does_not_stretch_the_timeline(sender: Sender) -> None:

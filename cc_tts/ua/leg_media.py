@@ -4,9 +4,9 @@ docstring says otherwise.
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pjsua2 as pj
 
@@ -20,18 +20,16 @@ from cc_tts.ua import messages
 from cc_tts.ua.bridge.passed_frame import Passed
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.process.call_media import CallMedia, PauseReason
 from cc_tts.ua.quality.extended_reports import ExtendedReports
 from cc_tts.ua.quality.level_meter import LevelMeter, amplitude_of
 from cc_tts.ua.recording.tap import RecordingTap
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts, CapturePort
 from cc_tts.ua.rtp.figures import CallFigures
-from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.intake import Intake
 from cc_tts.ua.rtp.other_payloads import Decoded
 from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
 from cc_tts.ua.sip import payload_types
-
-PauseReason = Literal["hold", "request", "speech", "unacked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +48,19 @@ class MediaServices:
     """A port of the bridge that nobody hears: what is received is decoded for its level."""
 
 
-class LegMedia:
+class LegMedia(CallMedia):
     """The RTP that a leg sends and receives, and what is reported of it."""
 
     def __init__(
         self, services: MediaServices, call: Any, call_id: str, buffer: PlayoutBuffer, *, codecs: Sequence[str]
     ) -> None:
+        super().__init__(call_id)
         self._services = services
         self._codecs = codecs
         """The trunk's alone, in their order; empty: all of ours."""
         self._rtp = services.settings.rtp
         # a leg that its own parts refer to is destroyed late, and pjsua2 then hangs up whichever call has its number by then
         self._call: Any = weakref.proxy(call)
-        self._call_id = call_id
         self.buffer = buffer
         self.played_ms = 0.0
         """This much was played of the utterance that began last."""
@@ -73,8 +71,6 @@ class LegMedia:
         """Our SDP has telephone events with this payload type."""
         self.is_clocked = False
         """Whether a stream asks the playout buffer for frames."""
-        self.lead_in_ms = 0
-        """This much silence comes before the first prompt."""
         self.rtp_ports: set[int] = set()
         self.rtp_addresses = ("", "")
         """Where RTP comes to, and where it goes: host and port."""
@@ -86,12 +82,9 @@ class LegMedia:
         self.latest_stream = 0
         """The address of PJMEDIA's stream, or of the one that was there last; 0 before the first."""
         self._port: AudioPort | None = None
-        self._listened: dict[messages.AudioDirection, FrameQueue] = {}
-        self._tap: RecordingTap | None = None
         self._passed: Passed | None = None
         self._capture: CapturePort | None = None
-        self._pause_reasons: set[PauseReason] = set()
-        self._may_be_heard = self._is_open = False
+        self._may_be_heard = False
         self._utterance_id, self._underruns = "", 0
         self._figures = CallFigures(call_id)
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=services.follows_rtp)
@@ -245,9 +238,7 @@ class LegMedia:
         self.buffer.cut(utterance_id)
 
     def set_paused(self, reason: PauseReason, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
-        """Stop the prompt's clock while any reason holds; ``restart`` is that of the buffer. Runs on: the SIP thread or the
-        reader thread.
-        """
+        """Runs on: the SIP thread or the reader thread."""
         if paused:
             self._pause_reasons.add(reason)
         else:
@@ -285,25 +276,18 @@ class LegMedia:
         if self._port is not None:
             self._port.keep_time(now_ns, frame)
 
-    def detach_server(self) -> None:
-        """Play what is there; nobody writes, listens, or holds the prompt for speech that it hears."""
-        self.buffer.finish_all()
-        self.set_paused("speech", paused=False)
-        self.set_listening(())
-
     # --- what the server hears -------------------------------------------------------------------------------------
 
     def set_listening(self, directions: tuple[messages.AudioDirection, ...]) -> None:
-        """Keep the frames of these directions for :meth:`take_audio`. Without ``in`` nothing is decoded."""
+        """Without ``in`` nothing is decoded."""
         before = self._receivers
-        self._listened = {each: self._listened.get(each) or FrameQueue() for each in directions}
+        super().set_listening(directions)
         if self._port is None:
             return  # _connect() follows
         self._listen()
         self._reconnect(before)
 
     def record(self, tap: RecordingTap | None) -> None:
-        """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
         before, self._tap = self._receivers, tap
         capture, self._capture = self._capture, None if tap is None else self._services.ports.lend_capture(tap)
         if self._port is not None:
@@ -348,13 +332,6 @@ class LegMedia:
     def _listen(self) -> None:
         assert self._port is not None
         self._port.listen(received=self._listened.get("in"), sent=self._listened.get("out"))
-
-    def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
-        """Take the frames that were kept since the last time."""
-        for direction, queue in self._listened.items():
-            while (taken := queue.take()) is not None:
-                at_ns, num_dropped, pcm = taken
-                yield messages.CallAudio(self._call_id, direction, at_ns, num_dropped), pcm
 
     # --- how loud it is ----------------------------------------------------------------------------------------------
 

@@ -4,21 +4,19 @@ except where a docstring says otherwise.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from collections.abc import Callable
+from typing import Final
 
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutUnderrun
 from cc_tts.media.quality import Quality
-from cc_tts.ua import messages
 from cc_tts.ua.lines.playout import CreditPlayout, PacedPlayout, Playout, QueueSink, Shape
+from cc_tts.ua.process.call_media import CallMedia, PauseReason
 from cc_tts.ua.quality.level_meter import LevelMeter, mean_amplitude
 from cc_tts.ua.recording.tap import RecordingTap
-from cc_tts.ua.rtp.frame_queue import FrameQueue
 
-PauseReason = Literal["request", "speech"]
 MAX_WAITING_FRAMES: Final = 50
 """A second of what the caller says is kept until it is used; of more the oldest is left out (unmeasured)."""
 MAX_LAG_FRAMES: Final = 10
@@ -26,7 +24,7 @@ MAX_LAG_FRAMES: Final = 10
 _LEFT_AFTER_LAG: Final = 2
 
 
-class LineMedia:
+class LineMedia(CallMedia):
     """The audio that a line sends and receives."""
 
     def __init__(
@@ -40,7 +38,7 @@ class LineMedia:
         queue: QueueSink | None,
         report: Callable[[PlayoutEvent], object],
     ) -> None:
-        self._call_id = call_id
+        super().__init__(call_id)
         self._format = audio_format
         self._silence = bytes(audio_format.frame_bytes)
         self._report = report
@@ -58,11 +56,6 @@ class LineMedia:
                 self.buffer, queue, audio_format=audio_format, window_ms=window_ms, fresh=fresh, emit=self._note
             )
         self._playout: Playout = self.credit or PacedPlayout(self.buffer, send)
-        self.lead_in_ms = 0
-        self._is_open = False
-        self._pause_reasons: set[PauseReason] = set()
-        self._listened: dict[messages.AudioDirection, FrameQueue] = {}
-        self._tap: RecordingTap | None = None
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING_FRAMES)
         self._arrived: list[bytes] = []
         self._part = b""
@@ -77,7 +70,6 @@ class LineMedia:
             self._playout.cut(utterance_id)
 
     def set_paused(self, reason: PauseReason, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
-        """Stop the prompt's clock while any reason holds."""
         with self._lock:
             (self._pause_reasons.add if paused else self._pause_reasons.discard)(reason)
             self._playout.set_paused(paused=bool(self._pause_reasons), restart=restart)
@@ -143,29 +135,11 @@ class LineMedia:
 
     # --- what the server hears ---------------------------------------------------------------------------------------------
 
-    def set_listening(self, directions: tuple[messages.AudioDirection, ...]) -> None:
-        """Keep the frames of these directions for :meth:`take_audio`."""
-        self._listened = {each: self._listened.get(each) or FrameQueue() for each in directions}
-
-    def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
-        """Take the frames that were kept since the last time."""
-        for direction, queue in self._listened.items():
-            while (taken := queue.take()) is not None:
-                at_ns, num_dropped, pcm = taken
-                yield messages.CallAudio(self._call_id, direction, at_ns, num_dropped), pcm
-
     def record(self, tap: RecordingTap | None) -> None:
-        """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
         with self._lock:
             self._tap = tap
             shape: Shape | None = tap.sent if tap is not None and tap.changes_sound else None
             self._playout.set_shape(shape)
-
-    def detach_server(self) -> None:
-        """Play what is there; nobody writes, listens, or holds the prompt for speech that it hears."""
-        self.buffer.finish_all()
-        self.set_paused("speech", paused=False)
-        self.set_listening(())
 
     @property
     def positions(self) -> tuple[tuple[str, float], ...]:

@@ -4,38 +4,19 @@ Runs on: the thread of the loop, except :meth:`Agent.media`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
+from cc_tts.ua.process.call_media import CallMedia
 from cc_tts.ua.recording.recordings import Recordings
-from cc_tts.ua.recording.tap import RecordingTap
 
 log = logs.get(__name__)
-
-
-class CallMedia(Protocol):
-    """The audio of a call: what it plays, and what is heard of it."""
-
-    buffer: PlayoutBuffer
-
-    def cut(self, utterance_id: str | None) -> None:
-        """Cut this utterance; ``None``: all."""
-
-    def set_paused(self, reason: Any, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
-        """Stop the prompt's clock while any reason holds."""
-
-    def record(self, tap: RecordingTap | None) -> None:
-        """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
-
-    def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
-        """Take the frames that were kept since the last time."""
 
 
 class ServedCall(Protocol):

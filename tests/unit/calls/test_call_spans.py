@@ -126,12 +126,6 @@ async def test_the_invite_of_a_call_that_we_place_names_its_trace(traced: Traced
     assert TraceContext.parse(call.traceparent) == traced.named("call").context
 
 
-async def test_without_traces_an_invite_names_none() -> None:
-    exchange = Exchange()
-    await exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1"))
-    assert [command[3] for command in exchange.ua.commands("originate")] == [{}]
-
-
 async def test_an_utterance_is_linked_to_the_request_that_asked_for_it(traced: Traced, request_span: Span) -> None:
     call = await traced.exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1"))
     traced.ua.established(call.id)
@@ -235,3 +229,5 @@ async def test_without_tracing_a_call_has_no_spans() -> None:
     exchange = Exchange()
     call = exchange.registry.call(exchange.talking("silent", headers={"X-Traceparent": CLIENT}))
     assert call.speak(Prompt(content=TextContent("hello"))).span is None
+    await exchange.registry.originate(OriginateRequest(to="sip:1000@127.0.0.1"))
+    assert [command[3] for command in exchange.ua.commands("originate")] == [{}], "an INVITE names no trace"

@@ -1,7 +1,5 @@
 """How an ending is sorted, and what the E-model makes of loss and delay."""
 
-import itertools
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -100,12 +98,7 @@ def test_every_report_has_an_ending(*, established: bool, ended_by: EndedBy, sip
 def test_a_clean_call_is_close_to_the_ceiling() -> None:
     assert mean_opinion_score(loss=0, round_trip_ms=0) == pytest.approx(4.38, abs=0.01)
     assert mean_opinion_score(loss=0, round_trip_ms=40) > 4.3
-
-
-def test_loss_hurts() -> None:
-    scores = [mean_opinion_score(loss=percent / 100, round_trip_ms=20) for percent in (0, 1, 3, 5, 10, 20)]
-    assert all(better > worse for better, worse in itertools.pairwise(scores))
-    assert scores[-1] < 3
+    assert mean_opinion_score(loss=0.2, round_trip_ms=20) < 3
 
 
 def test_delay_hurts_most_beyond_the_knee() -> None:
@@ -114,7 +107,10 @@ def test_delay_hurts_most_beyond_the_knee() -> None:
 
 
 @given(
-    loss=st.floats(0, 0.25), more_loss=st.floats(0, 0.05), delay_ms=st.floats(0, 500), more_delay_ms=st.floats(0, 100)
+    loss=st.floats(0, 0.25) | st.just(1.0),
+    more_loss=st.floats(0, 0.05),
+    delay_ms=st.floats(0, 5000),
+    more_delay_ms=st.floats(0, 100),
 )
 def test_the_score_never_rises_with_loss_or_delay(
     loss: float, more_loss: float, delay_ms: float, more_delay_ms: float
@@ -123,12 +119,6 @@ def test_the_score_never_rises_with_loss_or_delay(
     assert 1 <= score <= CEILING
     assert mean_opinion_score(loss=loss + more_loss, round_trip_ms=delay_ms) <= score
     assert mean_opinion_score(loss=loss, round_trip_ms=delay_ms + more_delay_ms) <= score
-
-
-@pytest.mark.parametrize("loss", [0.0, 1.0])
-@pytest.mark.parametrize("round_trip_ms", [0.0, 10_000.0])
-def test_the_ends_of_the_scale(loss: float, round_trip_ms: float) -> None:
-    assert 1 <= mean_opinion_score(loss=loss, round_trip_ms=round_trip_ms) <= CEILING
 
 
 def test_a_call_that_could_not_be_sent_has_no_status() -> None:

@@ -70,35 +70,21 @@ async def test_a_fault_in_one_request_answers_that_one() -> None:
         assert [await line(client) for _ in range(2)] == ["1 501 COMPLETE", "2 200 COMPLETE"]
 
 
-async def test_strangers_are_sent_away() -> None:
-    control = Control(lambda _host: False)
-    async with listening(control) as (client,):
-        async with asyncio.timeout(2):
-            with contextlib.suppress(ConnectionError):
-                assert await client[0].read() == b""
-
-
-async def test_a_connection_of_no_channel_is_closed_after_a_while() -> None:
-    control = Control(lambda _host: True)
+@pytest.mark.parametrize("idle_timeout_s", [0.0, 2 * UNUSED_S])
+async def test_a_connection_of_no_channel_is_closed_after_a_while(idle_timeout_s: float) -> None:
+    """It may be without a channel as long as a session without a connection."""
+    control = Control(lambda _host: True, idle_timeout_s=idle_timeout_s)
     control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
     async with listening(control, 2) as (used, unused):
         used[1].write(asked("STOP", 1, "a@speechsynth"))
         await line(used)
         control.close_unused(asyncio.get_running_loop().time() + UNUSED_S + 1)
-        async with asyncio.timeout(2):
-            assert await unused[0].read() == b""
-        used[1].write(asked("STOP", 2, "a@speechsynth"))
-        assert await line(used) == "2 200 COMPLETE"
-
-
-async def test_a_connection_may_be_without_a_channel_as_long_as_a_session_without_a_connection() -> None:
-    control = Control(lambda _host: True, idle_timeout_s=2 * UNUSED_S)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
-    async with listening(control) as (client,):
-        await asyncio.sleep(0.05)
-        control.close_unused(asyncio.get_running_loop().time() + UNUSED_S + 1)
-        client[1].write(asked("STOP", 1, "a@speechsynth"))
-        assert await line(client) == "1 200 COMPLETE"
+        if not idle_timeout_s:
+            async with asyncio.timeout(2):
+                assert await unused[0].read() == b""
+        for client in (used,) if not idle_timeout_s else (used, unused):
+            client[1].write(asked("STOP", 2, "a@speechsynth"))
+            assert await line(client) == "2 200 COMPLETE"
 
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:

@@ -63,8 +63,5 @@ def test_a_place_is_so_many_units_away(
 )
 def test_the_voice_is_what_fits_best(style: Style, voice: str | None) -> None:
     assert voice_of(style, VOICES, TtsConfig(voice_aliases={"alloy": "anna"})) == voice
-
-
-def test_names_of_which_there_is_none_are_an_error() -> None:
     with pytest.raises(UnknownVoice):
         voice_of(Style(voices=("nobody",)), VOICES, TtsConfig())

@@ -5,6 +5,7 @@ next one, are told with that chunk, evenly over the time of the word; the times 
 audio.
 """
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -35,6 +36,12 @@ class AlignedAudio:
     characters: Characters | None = None
 
 
+async def unaligned(chunks: AsyncIterator[SpeechChunk]) -> AsyncIterator[AlignedAudio]:
+    """The pieces of a text whose characters nobody asks for."""
+    async for chunk in chunks:
+        yield AlignedAudio(chunk.data)
+
+
 class Aligner:
     """Joins the chunks of one text to pieces of audio with their characters. Characters behind the last word whose audio was
     sent come without audio.
@@ -48,6 +55,13 @@ class Aligner:
         self._held = b""
         self._end_ms = 0.0
         """All audio that came."""
+
+    async def pieces(self, chunks: AsyncIterator[SpeechChunk]) -> AsyncIterator[AlignedAudio]:
+        async for chunk in chunks:
+            for piece in self.add(chunk):
+                yield piece
+        for piece in self.finish():
+            yield piece
 
     def add(self, chunk: SpeechChunk) -> list[AlignedAudio]:
         pieces: list[AlignedAudio] = []

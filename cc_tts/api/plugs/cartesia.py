@@ -13,8 +13,8 @@ from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import CARTESIA, Query, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Characters
-from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, SpeechConnection, as_message, serve
-from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, SpeechConnection, as_message, serve
+from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.audio import AudioFormat
@@ -141,7 +141,7 @@ async def speak_for_cartesia(request: web.Request, body: CartesiaText) -> web.St
     output = body.output_format.output
     content = schemas.words(body.transcript, UNSET, body.words, text_field="transcript")
     async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/transcript")) as speech:
-        return await SpeechResponse(request, speech, output.format, output.rate_hz, {}).send()
+        return await SpeechResponse(request, speech, output).send()
 
 
 @ROUTES.add("GET", "/tts/websocket", **SOCKET_ROUTE)

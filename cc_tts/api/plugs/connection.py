@@ -14,7 +14,6 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -27,8 +26,7 @@ from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.media import connection
 from cc_tts.api.media.connection import Connection
 from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
-from cc_tts.api.plugs.encoder import AudioFileFormat, Encoder
-from cc_tts.api.plugs.response import in_its_place
+from cc_tts.api.plugs.encoder import Output
 from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, Speech, SpeechContext, refuse_if_draining
 from cc_tts.api.schemas import check_text
 from cc_tts.calls.events.outbox import Outbox
@@ -50,15 +48,6 @@ SOCKET_ROUTE: Final = ROUTE | {"status": 101, "content_types": (), "errors": (Up
 log = logs.get(__name__)
 
 Messages = Sequence[str | bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The audio that a client has asked for."""
-
-    format: AudioFileFormat
-    rate_hz: int
-    bits_per_s: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -271,21 +260,11 @@ class SpeechConnection(Connection[str | bytes]):
                 raise
 
     async def _speak(self, speech: Speech, context: _Open) -> None:
-        output, aligner = self._output, Aligner(self._output.rate_hz)
-        label = speech.id, self._request.app[CONTEXT].config.tts.producer
-        make = partial(output.format.encoder, output.rate_hz, label, bits_per_s=output.bits_per_s)
-        encoder = await in_its_place(output.format, make)
+        aligner = Aligner(self._output.rate_hz)
         self.tell(self.began(context.id, context.speech, aligner))
-        async for chunk in speech.chunks():
-            await self._send(aligner.add(chunk), encoder, context.id)
-        await self._send(aligner.finish(), encoder, context.id)
-        self.tell(self.audio(context.id, await in_its_place(output.format, encoder.finish), None))
-
-    async def _send(self, pieces: list[AlignedAudio], encoder: Encoder, context_id: str) -> None:
-        for piece in pieces:
-            audio = await in_its_place(self._output.format, partial(encoder.encode, piece.pcm))
+        async for audio, piece in self._output.encoded(aligner.pieces(speech.chunks()), speech.label):
             await self.outbox.has_room()
-            self.tell(self.audio(context_id, audio, piece))
+            self.tell(self.audio(context.id, audio, piece))
 
 
 class TextsInTurn(SpeechConnection):

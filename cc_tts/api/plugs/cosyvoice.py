@@ -20,7 +20,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.forms import MULTIPART, URLENCODED, fields_of, text_of, urlencoded_fields_of
 from cc_tts.api.http.route import Handler, RouteTable, camel_case
-from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.encoder import FORMATS, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import ERRORS, refuse_if_draining, speech_of
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
@@ -253,4 +253,4 @@ async def _respond(
     content = schemas.words(text, UNSET, style, text_field="tts_text")
     pointers = {**fields_of_text("/tts_text"), UnknownVoice: "/spk_id"}
     async with speech_of(request, content, rate_hz=RATE_HZ, pointers=pointers) as speech:
-        return await SpeechResponse(request, speech, FORMATS["pcm"], RATE_HZ, {}).send()
+        return await SpeechResponse(request, speech, Output(FORMATS["pcm"], RATE_HZ)).send()

@@ -3,13 +3,16 @@
 FFmpeg's libraries (through PyAV) encode MP3, Opus, AAC and FLAC. They are loaded with the first response that needs them.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
 from cc_tts import wav_file
+from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.media import synthetic_label
 from cc_tts.media.g711 import alaw_encode, ulaw_encode
@@ -24,6 +27,9 @@ MP3_OPTIONS: Final = {"compression_level": "7"}
 """LAME's quality 7 takes 3.6 ms of a core for a second of audio, its default 5 takes 4.8 ms."""
 Label = tuple[str, str]
 """The id of the speech and its producer, for :func:`cc_tts.media.synthetic_label.tags`; formats without tags ignore it."""
+
+
+T = TypeVar("T")
 
 
 class Encoder(Protocol):
@@ -123,6 +129,32 @@ class AudioFileFormat:
             return _File(*self.codec, label, rate_hz, bits_per_s)
         header = wav_file.header(rate_hz=rate_hz, chunks=synthetic_label.wav_chunks(*label)) if self.is_wav else b""
         return _Samples(self.convert, header)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The audio that a client has asked for."""
+
+    format: AudioFileFormat
+    rate_hz: int
+    bits_per_s: int | None = None
+
+    @property
+    def content_type(self) -> str:
+        return self.format.content_type.format(rate_hz=self.rate_hz)
+
+    async def encoded(
+        self, pieces: AsyncIterator[AlignedAudio], label: Label
+    ) -> AsyncIterator[tuple[bytes, AlignedAudio | None]]:
+        """The audio of each piece, which may be empty; with ``None``: what the encoder has left at the end."""
+        encoder = await self._step(lambda: self.format.encoder(self.rate_hz, label, bits_per_s=self.bits_per_s))
+        async for piece in pieces:
+            yield await self._step(partial(encoder.encode, piece.pcm)), piece
+        yield await self._step(encoder.finish), None
+
+    async def _step(self, step: Callable[[], T]) -> T:
+        """Take a step of an encoder: on a thread, if it would hold up the event loop."""
+        return await asyncio.to_thread(step) if self.format.is_slow else step()
 
 
 FORMATS: Final[Mapping[str, AudioFileFormat]] = {

@@ -14,7 +14,6 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Final, Literal
 
 from aiohttp import web
@@ -27,8 +26,8 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import HOLDER, Holder
 from cc_tts.api.http.route import RouteTable
-from cc_tts.api.plugs.encoder import FORMATS
-from cc_tts.api.plugs.response import in_its_place
+from cc_tts.api.plugs.alignment import unaligned
+from cc_tts.api.plugs.encoder import FORMATS, Output
 from cc_tts.api.plugs.speech_context import ERRORS, speech_of
 from cc_tts.errors import CapacityExceeded, LinkNotFound
 from cc_tts.media import synthetic_label
@@ -199,12 +198,10 @@ def _cut(response: web.Response, audio: bytes, request: web.Request) -> None:
 
 
 async def _made(request: web.Request, link: _Link) -> bytes:
-    audio_format, producer = FORMATS[link.format], request.app[CONTEXT].config.tts.producer
+    output = Output(FORMATS[link.format], link.rate_hz)
     async with speech_of(request, link.content, rate_hz=link.rate_hz) as speech:
+        if not output.format.is_wav:
+            encoded = output.encoded(unaligned(speech.chunks()), speech.label)
+            return b"".join([audio async for audio, _ in encoded])
         pcm = b"".join([chunk.data async for chunk in speech.chunks()])
-    label = speech.id, producer
-    if audio_format.is_wav:
-        return wav_file.encoded(pcm, rate_hz=link.rate_hz, chunks=synthetic_label.wav_chunks(*label))
-    encoder = audio_format.encoder(link.rate_hz, label)
-    audio = await in_its_place(audio_format, partial(encoder.encode, pcm))
-    return audio + await in_its_place(audio_format, encoder.finish)
+        return wav_file.encoded(pcm, rate_hz=link.rate_hz, chunks=synthetic_label.wav_chunks(*speech.label))

@@ -17,7 +17,7 @@ from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import OPENAI, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio
-from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, AudioFileFormat
+from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, AudioFileFormat, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
@@ -148,7 +148,7 @@ async def create_speech(request: web.Request, body: AudioSpeech) -> web.StreamRe
     async with speech_of(request, content, rate_hz=body.rate_hz, pointers=pointers) as speech:
         headers = {} if body.speed_used == body.speed else {"X-Speed": str(body.speed_used)}
         respond = _Events if body.stream_format == "sse" else SpeechResponse
-        return await respond(request, speech, body.format, body.rate_hz, headers).send()
+        return await respond(request, speech, Output(body.format, body.rate_hz), headers).send()
 
 
 @ROUTES.add("GET", "/v1/audio/voices", scope="read", for_tenants=True)

@@ -5,17 +5,15 @@ nothing for :data:`WRITE_TIMEOUT_S` is cut off; a client that hangs up cancels t
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import ClassVar, Final, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import ClassVar, Final
 
 from aiohttp import web
 
 from cc_tts import logs
-from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.connections import abort
-from cc_tts.api.plugs.alignment import AlignedAudio
-from cc_tts.api.plugs.encoder import AudioFileFormat, Encoder
+from cc_tts.api.plugs.alignment import AlignedAudio, unaligned
+from cc_tts.api.plugs.encoder import Output
 from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, Speech
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -26,10 +24,9 @@ WRITE_TIMEOUT_S: Final = 10.0  # unmeasured
 WRITE_BYTES: Final = 65_536  # unmeasured
 """The most that one write sends, so that a slow reader of a long response is not taken for one that reads nothing."""
 
+NO_HEADERS: Final[Mapping[str, str]] = {}
 RESPONSE_ROUTE: Final = ROUTE | {"errors": ERRORS, "is_synthetic": True}
 """Options of a route that answers with the speech of a text."""
-
-T = TypeVar("T")
 
 log = logs.get(__name__)
 
@@ -41,29 +38,17 @@ class SpeechResponse:
     """The type of the response; empty: that of the format."""
 
     def __init__(
-        self,
-        request: web.Request,
-        speech: Speech,
-        audio_format: AudioFileFormat,
-        rate_hz: int,
-        headers: Mapping[str, str],
-        *,
-        bits_per_s: int | None = None,
+        self, request: web.Request, speech: Speech, output: Output, headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         self._request = request
         self._speech = speech
-        self._format = audio_format
-        self._rate_hz = rate_hz
-        self._bits_per_s = bits_per_s
-        content_type = self.content_type or audio_format.content_type.format(rate_hz=rate_hz)
+        self._output = output
+        content_type = {"Content-Type": self.content_type or output.content_type}
         voice = {} if speech.voice is None else {"X-Voice": speech.voice.id}
-        self._response = web.StreamResponse(
-            headers={"Content-Type": content_type, **synthetic_label.HEADERS, **voice, **headers}
-        )
+        self._response = web.StreamResponse(headers=content_type | synthetic_label.HEADERS | voice | dict(headers))
 
-    def pieces(self, chunk: SpeechChunk | None) -> list[AlignedAudio]:
-        """The pieces that a chunk completes; ``None``: those that are left at the end."""
-        return [] if chunk is None else [AlignedAudio(chunk.data)]
+    def pieces(self, chunks: AsyncIterator[SpeechChunk]) -> AsyncIterator[AlignedAudio]:
+        return unaligned(chunks)
 
     def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:  # noqa: ARG002
         """Return what is sent for a piece; ``None``: for what the encoder had left at the end. ``audio`` may be empty."""
@@ -90,29 +75,14 @@ class SpeechResponse:
         return self._response
 
     async def _send(self) -> None:
-        label = self._speech.id, self._request.app[CONTEXT].config.tts.producer
-        make = partial(self._format.encoder, self._rate_hz, label, bits_per_s=self._bits_per_s)
-        encoder = await in_its_place(self._format, make)
         await self._response.prepare(self._request)
-        async for chunk in self._speech.chunks():
-            await self._write_pieces(encoder, self.pieces(chunk))
-        await self._write_pieces(encoder, self.pieces(None))
-        audio = await in_its_place(self._format, encoder.finish)
-        await self._write(self.part(audio, None) + self.last())
+        async for audio, piece in self._output.encoded(self.pieces(self._speech.chunks()), self._speech.label):
+            await self._write(self.part(audio, piece))
+        await self._write(self.last())
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await self._response.write_eof()
-
-    async def _write_pieces(self, encoder: Encoder, pieces: list[AlignedAudio]) -> None:
-        for piece in pieces:
-            audio = await in_its_place(self._format, partial(encoder.encode, piece.pcm))
-            await self._write(self.part(audio, piece))
 
     async def _write(self, data: bytes) -> None:
         for start in range(0, len(data), WRITE_BYTES):
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await self._response.write(data[start : start + WRITE_BYTES])
-
-
-async def in_its_place(audio_format: AudioFileFormat, step: Callable[[], T]) -> T:
-    """Take a step of an encoder: on a thread, if it would hold up the event loop."""
-    return await asyncio.to_thread(step) if audio_format.is_slow else step()

@@ -75,6 +75,11 @@ class Speech:
         self._is_cached = False
         self._awaits_text = False
 
+    @property
+    def label(self) -> tuple[str, str]:
+        """A file says where it comes from: the id, and the producer."""
+        return self.id, self._request.app[CONTEXT].config.tts.producer
+
     async def begin(self) -> None:
         """Wait for the first audio, so that a refusal can still be an error of the request; raises as :meth:`chunks`.
 

@@ -19,7 +19,7 @@ from msgspec import Meta
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import DEEPGRAM, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
-from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, TextsInTurn, as_message, serve
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, TextsInTurn, as_message, serve
 from cc_tts.api.plugs.deepgram.shapes import (
     HTTP_ROUTE,
     IDLE_TIMEOUT_S,
@@ -29,7 +29,7 @@ from cc_tts.api.plugs.deepgram.shapes import (
     respond,
     words_of,
 )
-from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.encoder import FORMATS, Output
 from cc_tts.api.plugs.speech_context import SpeechContext
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED

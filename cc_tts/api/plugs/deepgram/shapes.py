@@ -10,8 +10,7 @@ from msgspec import UNSET
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.http.route import Query
-from cc_tts.api.plugs.connection import Output
-from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES
+from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
@@ -62,7 +61,7 @@ async def respond(request: web.Request, body: DeepgramText) -> web.StreamRespons
     content = schemas.words(body.text, UNSET, words_of(request), text_field="text")
     async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/text")) as speech:
         headers = {"dg-request-id": speech.id, "dg-char-count": str(len(body.text))}
-        return await SpeechResponse(request, speech, output.format, output.rate_hz, headers).send()
+        return await SpeechResponse(request, speech, output, headers).send()
 
 
 def words_of(request: web.Request) -> TextContent:

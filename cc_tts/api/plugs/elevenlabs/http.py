@@ -1,6 +1,7 @@
 """ElevenLabs' routes for a text that is there as a whole, and its lists of voices."""
 
 import base64
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import msgspec
@@ -45,14 +46,10 @@ class _Timed(SpeechResponse):
     """A JSON object in a line for each piece of audio, with its characters; times count from the beginning of all audio."""
 
     content_type = "application/x-ndjson"
+    _sent_ms = 0.0
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._aligner = Aligner(self._rate_hz)
-        self._sent_ms = 0.0
-
-    def pieces(self, chunk: SpeechChunk | None) -> list[AlignedAudio]:
-        return self._aligner.finish() if chunk is None else self._aligner.add(chunk)
+    def pieces(self, chunks: AsyncIterator[SpeechChunk]) -> AsyncIterator[AlignedAudio]:
+        return Aligner(self._output.rate_hz).pieces(chunks)
 
     def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:
         return msgspec.json.encode(self._timed(audio, piece)) + b"\n" if audio or piece else b""
@@ -61,7 +58,7 @@ class _Timed(SpeechResponse):
         alignment = None
         if piece is not None and piece.characters is not None:
             alignment = in_seconds(piece.characters, offset_ms=self._sent_ms)
-            self._sent_ms += AudioFormat(self._rate_hz).ms_for_bytes(len(piece.pcm))
+            self._sent_ms += AudioFormat(self._output.rate_hz).ms_for_bytes(len(piece.pcm))
         return {
             "audio_base64": base64.b64encode(audio).decode(),
             "alignment": alignment,
@@ -148,5 +145,4 @@ async def _respond(request: web.Request, body: TextToSpeech, respond: type[Speec
     style = words_of(request, body.voice_settings, language=body.language_code)
     content = schemas.words(body.text, UNSET, style, text_field="text")
     async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/text")) as speech:
-        response = respond(request, speech, output.format, output.rate_hz, {}, bits_per_s=output.bits_per_s)
-        return await response.send()
+        return await respond(request, speech, output).send()

@@ -11,8 +11,7 @@ from cc_tts.api import schemas
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import Query
 from cc_tts.api.plugs.alignment import Characters
-from cc_tts.api.plugs.connection import Output
-from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.encoder import FORMATS, Output
 from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.speech.prompt import TextContent
 

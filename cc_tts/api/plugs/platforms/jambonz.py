@@ -13,8 +13,8 @@ from msgspec import UNSET
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, Output, TextsInTurn, as_message, serve
-from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, TextsInTurn, as_message, serve
+from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.errors import CcTtsError
@@ -27,6 +27,8 @@ IDLE_TIMEOUT_S: Final = 60.0  # unmeasured
 ABSENT: Final = frozenset(("", "undefined", "null"))
 """The words of JavaScript's templates for a value that is not there."""
 MP3: Final = "audio/mpeg"
+LINEAR: Final = AudioFileFormat("audio/l16;rate={rate_hz}")
+"""Linear PCM, with the media type that jambonz compares with its own spelling of it."""
 
 _VOICE: Final = Query("voice", "An id of GET /v1/voices.")
 _LANGUAGE: Final = Query("language", "A BCP 47 tag; found from the text if left out.")
@@ -54,12 +56,6 @@ class Incoming(msgspec.Struct, frozen=True):
 _DECODER: Final = msgspec.json.Decoder(Incoming)
 
 
-class _Linear(SpeechResponse):
-    """Linear PCM, with the media type that jambonz compares with its own spelling of it."""
-
-    content_type = f"audio/l16;rate={LINE_RATE_HZ}"
-
-
 @ROUTES.add(
     "POST",
     "/v1/jambonz/speech",
@@ -74,10 +70,9 @@ async def speak_for_jambonz(request: web.Request, body: JambonzText) -> web.Stre
     text, ssml = (UNSET, body.text) if is_ssml else (body.text, UNSET)
     content = schemas.words(text, ssml, style, text_field="text", ssml_field="text")
     is_mp3 = request.headers.get("Accept", "").strip() == MP3
-    respond = SpeechResponse if is_mp3 else _Linear
-    audio_format = FORMATS["mp3" if is_mp3 else "pcm"]
+    output = Output(FORMATS["mp3"] if is_mp3 else LINEAR, LINE_RATE_HZ)
     async with speech_of(request, content, rate_hz=LINE_RATE_HZ, pointers=fields_of_text("/text")) as speech:
-        return await respond(request, speech, audio_format, LINE_RATE_HZ, {}).send()
+        return await SpeechResponse(request, speech, output).send()
 
 
 @ROUTES.add("GET", "/v1/jambonz/stream", query=(_VOICE, _LANGUAGE, _RATE), **SOCKET_ROUTE)

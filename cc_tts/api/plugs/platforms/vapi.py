@@ -9,12 +9,13 @@ from msgspec import UNSET, Meta
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.http.route import RouteTable
-from cc_tts.api.plugs.encoder import FORMATS
+from cc_tts.api.plugs.encoder import AudioFileFormat, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.speech.prompt import TextContent
 
-RAW: Final = "application/octet-stream"
+RAW: Final = AudioFileFormat("application/octet-stream")
+"""PCM, of the media type that Vapi documents."""
 
 ROUTES: Final = RouteTable("Vapi")
 
@@ -35,16 +36,10 @@ class VapiMessage(msgspec.Struct, frozen=True):
     message: VoiceRequest
 
 
-class _Raw(SpeechResponse):
-    """PCM, of the media type that Vapi documents."""
-
-    content_type = RAW
-
-
 @ROUTES.add(
     "POST",
     "/vapi/{voice}",
-    content_types=(RAW,),
+    content_types=(RAW.content_type,),
     examples={"text": {"message": {"type": "voice-request", "text": "One moment please.", "sampleRate": 24000}}},
     **RESPONSE_ROUTE,
 )
@@ -55,4 +50,4 @@ async def speak_for_vapi(request: web.Request, body: VapiMessage) -> web.StreamR
     content = schemas.words(said.text, UNSET, style, text_field="text")
     pointers = fields_of_text("/message/text")
     async with speech_of(request, content, rate_hz=said.sample_rate_hz, pointers=pointers) as speech:
-        return await _Raw(request, speech, FORMATS["pcm"], said.sample_rate_hz, {}).send()
+        return await SpeechResponse(request, speech, Output(RAW, said.sample_rate_hz)).send()

@@ -368,7 +368,7 @@ def _goes_on(said: str, spoken: str) -> bool:
 
 
 def _limit_for(limit: int, text: str) -> int:
-    return limit // _LETTERS_PER_HAN_CHARACTER if detect_language(text) == "zh" else limit
+    return limit // _LETTERS_PER_HAN_CHARACTER if detect_language(text, latin="en") == "zh" else limit
 
 
 def chunk_text(

@@ -2,6 +2,10 @@
 
 import re
 from collections import Counter
+from contextlib import suppress
+from functools import cache, lru_cache
+from importlib import resources
+from itertools import repeat
 from typing import Literal
 
 from cc_tts.voices.scripts import KANA, LATIN, language_of_script, script_of, scripts_of
@@ -14,56 +18,22 @@ _TOLD_BY_LETTERS = {
     "ru": (("uk", re.compile("[іїєґІЇЄҐ]")), ("be", re.compile("[ўЎ]")), ("sr", re.compile("[ђћџљњЂЋЏЉЊ]"))),
     "ar": (("ur", re.compile("[ٹڈڑےں]")), ("fa", re.compile("[پچژگ]"))),
 }
-_FUNCTION_WORDS_OF = {
-    "en": (
-        "the and is are you your of to for with this that have has please will our we it was be at from or not can my "
-        "in on as but no if than"
-    ),
-    "es": (
-        "el los las una usted su sus para por con que está están gracias muy pero cuando más y hola buenos buenas "
-        "día días llamada cuenta número pulse marque espere favor nuestro nuestra ha hay tiene puede es de del al "
-        "sí la lo le nos hemos tarjeta pedido contrato código cita importe vuelo llegará vence entre desde "
-        "hasta llame escriba visite devuelto terminada"
-    ),
-    "fr": (
-        "le les de des une est sont vous votre vos nous notre pour avec dans sur merci bonjour ce cette qui pas "
-        "plus et aux du au veuillez appuyez appel compte numéro être avez je il elle ne sera la à nos chez sous "
-        "entre commande carte contrat montant allez écrivez tapez clients utilisent remboursé livrée "
-        "rendez"
-    ),
-    "de": (
-        "der die das und ist sind ein eine einen sie ihr ihre ihren wir uns unser für mit auf nicht von zu bitte "
-        "danke guten tag drücken den dem des im wird werden haben hat oder auch nummer konto anruf ich kann unsere "
-        "unserer unseren unserem kunden nutzen bei bestellung betrag vertrag flug karte"
-    ),
-    "it": (
-        "il gli una è sono lei suo sua per con che grazie prego buongiorno non di della del dei nel nella premere "
-        "chiamata conto numero attendere si può ha questo questa ed suoi la le lo tra fra alle dal dalla sul "
-        "sulla al alla ai ordine importo codice volo porta contratto carta clienti scriva visiti termina "
-        "arriverà"
-    ),
-    "pt": (
-        "o os as um uma é são você seu sua para por com que obrigado obrigada não em de da do das dos na no "
-        "ligação conta número aguarde tecle digite bom dia olá está ou mais e ao à nos nas pelo pela até pedido "
-        "valor código cartão voo contrato clientes usam consulta escreva acesse vence chegará"
-    ),
-    "nl": (
-        "de het een en is zijn u uw wij ons voor met op niet van dank bedankt alstublieft druk goedemorgen dag nummer "
-        "rekening wordt kunt naar heeft hebben dit deze bij ook"
-    ),
-}
-_FUNCTION_WORDS = {language: frozenset(words.split()) for language, words in _FUNCTION_WORDS_OF.items()}
-_OWN_LETTERS = {
-    "es": re.compile("[ñ¿¡]"),
-    "de": re.compile("ß"),
-    "fr": re.compile("[œêëûù]|\\b[dlqcjn]['’](?=[aeiouyhéèê])", re.IGNORECASE),
-    "pt": re.compile("[ãõ]"),
-}
 LATIN_WORD = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]+")
-_PROSE_WORD = re.compile(rf"(?<![\w@.&-]){LATIN_WORD.pattern}(?![\w@&])(?!\.[A-Z])")
+_PROSE_WORD = re.compile(r"(?<![\w@&.-])[^\W\d_]+(?:['’][^\W\d_]+)*(?![\w@&])(?!\.[A-Z\d])")
 """A word that is no part of a code, an address or an abbreviation."""
-_LOOKED_AT_CHARS = 400
-_LEAST_LEAD = 2  # unmeasured
+_LONGEST_SEQUENCE = 4
+_ZERO_WEIGHT = 80
+"""The character that stands for a weight of nothing in the file of weights; one more is a tenth of a logarithm."""
+_WEIGHT_OF_NAMES = 0.4
+"""A word with a capital inside a sentence is often a name of a person, a place or a product (0.4 was tried against 1: 286
+to 282 of 312 short texts in the right language)."""
+_LEAST_LEAD = 20
+"""Tenths of a logarithm. Of 503 short texts in thirteen languages 456 were in the right one with it, 453 with half of it
+and 442 with half as much again; of 2,228 lines of call centers in English 13, 14 and 9 were in a wrong one."""
+_LEAST_LEAD_IN_TEXT = 50
+"""For a sentence among others. With 20, 89 of 2,228 lines of call centers were said in two languages, most of them for an
+abbreviation or a name; with 50, 9."""
+LOOKED_AT_CHARS = 400
 _CHINESE = frozenset({"zh", "cmn", "yue"})
 _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
 
@@ -90,7 +60,7 @@ def is_unspaced(character: str) -> bool:
 
 
 def detect_language(text: str, *, latin: str | None = None, base: str = "en") -> str:
-    """The language of a text, by its script and, for Latin letters, its most frequent words.
+    """The language of a text, by its script and, for Latin and Cyrillic letters, its words.
 
     At least as many characters of the script must stand there as words of other scripts. Japanese is told from Chinese by
     its kana. ``latin`` is the language of Latin letters where it is known, by the voice for example; else they are in
@@ -113,22 +83,78 @@ def _language_of_script(text: str) -> str:
 
 def language_of_letters(script: str, text: str) -> str:
     """The language of words in a script that is not Latin, told from others of the script by letters of their own."""
+    if script == "CJK":
+        return "ja" if _is_japanese(text) else "zh"
     language = language_of_script(script)
     others = _TOLD_BY_LETTERS.get(language, ())
-    return next((other for other, letters in others if letters.search(text)), language)
+    told = next((other for other, letters in others if letters.search(text)), None)
+    if told or language != "ru":
+        return told or language
+    scores = dict(zip(_weights()[0], _scores(text), strict=True))
+    return "uk" if scores["uk"] > scores["ru"] else "ru"
 
 
-def latin_language_of(text: str, base: str) -> str:
-    """``base``, unless function words that no other of the known languages has, and letters, lead those of ``base`` by two.
-    Words cannot tell a language that is not known here from others.
+def _is_japanese(text: str) -> bool:
+    """Whether more characters are of Japanese alone (円, 駅) than of Chinese alone (您, 图), by national standards."""
+    in_japanese, in_chinese = (
+        {each for each in text if _is_in(each, *sets)} for sets in (("shift_jis",), ("gb2312", "big5"))
+    )
+    return len(in_japanese - in_chinese) > len(in_chinese - in_japanese)
+
+
+@lru_cache(maxsize=4096)
+def _is_in(character: str, *encodings: str) -> bool:
+    for each in encodings:
+        with suppress(UnicodeEncodeError):
+            return bool(character.encode(each))
+    return False
+
+
+def latin_language_of(text: str, base: str, *, is_whole: bool = True) -> str:
+    """``base``, unless the words of the text are rather those of another language that is known here: clearly so where they
+    are not a whole text but part of one in ``base``. Words cannot tell a language that is not known here from others.
     """
-    words = [word.lower() for word in _PROSE_WORD.findall(text[:_LOOKED_AT_CHARS])]
-    scores = {language: sum(word in known for word in words) for language, known in _FUNCTION_WORDS.items()}
-    for language, letters in _OWN_LETTERS.items():
-        scores[language] += len(letters.findall(text[:_LOOKED_AT_CHARS]))
+    lead = _LEAST_LEAD if is_whole else _LEAST_LEAD_IN_TEXT
+    languages, _ = _weights()
     own = subtags(base)[0]
-    best = max(scores, key=lambda language: scores[language])
-    return best if own in scores and scores[best] - scores[own] >= _LEAST_LEAD else base
+    if own not in languages:
+        return base
+    scores = dict(zip(languages, _scores(text), strict=True))
+    best = max((each for each in scores if scripts_of(each) == {LATIN}), key=lambda each: scores[each])
+    return best if scores[best] - scores[own] >= lead else base
+
+
+def _scores(text: str) -> list[float]:
+    """How much the words, each of them once, speak for each of the known languages, in tenths of a logarithm."""
+    rows = {}
+    for place, match in enumerate(_PROSE_WORD.finditer(text[:LOOKED_AT_CHARS])):
+        word = match.group()
+        is_name = word[0].isupper() and (place > 0 or (len(word) > 1 and word.isupper()))
+        scores = _word_scores("^" + word.lower().replace("’", "'") + "$")
+        rows[word] = [_WEIGHT_OF_NAMES * each for each in scores] if is_name else scores
+    return [sum(column) for column in zip(*rows.values(), strict=True)] if rows else [0.0] * len(_weights()[0])
+
+
+@lru_cache(maxsize=4096)
+def _word_scores(word: str) -> list[float]:
+    """The weights of a word, of which ``^`` and ``$`` mark the ends, and of the sequences of letters in it."""
+    languages, weights = _weights()
+    sequences = [
+        word[start : start + length]
+        for length in range(1, min(_LONGEST_SEQUENCE, len(word) - 1) + 1)
+        for start in range(len(word) - length + 1)
+    ]
+    rows = [row for each in (word, *sequences) if (row := weights.get(each))]
+    columns = zip(*rows, strict=True) if rows else repeat((), len(languages))
+    return [float(sum(column) - _ZERO_WEIGHT * len(rows)) for column in columns]
+
+
+@cache
+def _weights() -> tuple[list[str], dict[str, bytes]]:
+    """The known languages, and how much each sequence of letters speaks for each of them."""
+    lines = resources.files("cc_tts.text").joinpath("languages.tsv").read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    return rows[0][1].split(), {sequence: weights.encode() for sequence, weights in rows[1:]}
 
 
 def latin_language(tag: str) -> str | None:

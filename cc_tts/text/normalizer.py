@@ -26,8 +26,9 @@ class Normalizer:
         self.load_english()
 
     def load_english(self) -> None:
-        """Load the words and compile the rules for English, and those for markup."""
+        """Load the words of English and of other languages, and compile the rules for English and for markup."""
         common_words()
+        detect_language("Hello")
         MarkupStripper().strip("")
         for day_first in (False, True):
             en.speakable("Call 1-800-555-0199 on 11/20/2026.", day_first=day_first)

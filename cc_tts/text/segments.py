@@ -84,7 +84,7 @@ def _clause_ends(beginning: str) -> list[int]:
 
 
 def _limit_for(limit: int, text: str) -> int:
-    return limit // _HAN_SHARE if detect_language(text) == "zh" else limit
+    return limit // _HAN_SHARE if detect_language(text, latin="en") == "zh" else limit
 
 
 def _outside_markup(text: str, ends: list[int]) -> list[int]:

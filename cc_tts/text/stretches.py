@@ -25,6 +25,8 @@ Fewer (a brand, ``WiFi``, ``iPhone``) stay with the voice around them if it read
 speaker for a single word is heard as a fault, while a voice of Chinese says the word with an accent. A guess, not
 measured with listeners.
 """
+_LEAST_WORDS_IN_TEXT: Final = 2
+"""The words of a sentence that may be in another language than the text around it: "Maj." and "café." change no voice."""
 _SENTENCE: Final = re.compile(r"(?:[^.!?…。！？\n]|\.(?=[^\W_]))*(?:[.!?…。！？\n]+[\"'”’»)\]）」』]*\s*|$)")
 _OF_ABBREVIATION: Final = re.compile(r"(?<=\.\s)[\d-]+\s")
 """A number behind what may be no end of a sentence: ``ext. 8021 谢谢``."""
@@ -74,17 +76,19 @@ def letters_of(text: str, replacements: Sequence[Replacement] = (), unspoken: Se
 class Languages:
     """The languages that the words of a text are taken for: ``base`` where they tell nothing, ``latin`` where they are
     in Latin letters and ``base`` is not. ``is_asked``: ``base`` was asked for, so all words in its letters are in it.
-    ``reads_latin`` says whether a few words of Latin letters may stay among those of a language.
+    ``reads_latin`` says whether a few words of Latin letters may stay among those of a language. ``is_whole``: ``base`` is
+    the language neither of words around the text nor of a voice that was asked for.
     """
 
     base: str
     latin: str
     is_asked: bool
     reads_latin: Callable[[str], bool]
+    is_whole: bool = True
 
     def stretches(self, letters: str) -> list[Stretch]:
         """The stretches of a text, given by :func:`letters_of`, in order; together they are all of it."""
-        return replace(self, base=self.main(letters))._in_sentences(letters)  # noqa: SLF001 - its own
+        return replace(self, base=self.main(letters), is_whole=False)._in_sentences(letters)  # noqa: SLF001 - its own
 
     def main(self, letters: str) -> str:
         """The language of most of the words of a text."""
@@ -115,7 +119,7 @@ class Languages:
         most = max(weights.values(), default=0.0)
         num_latin = _num_long(latin)
         if weights and (most > num_latin or (most == num_latin and not latin_language(self.base))):
-            return self._of_letters(weights, "".join(word.text for word in words))
+            return self._of_letters(weights, " ".join(word.text for word in words))
         return self._of_latin(latin, self.base)
 
     def _of_letters(self, scripts: Mapping[str, float], text: str) -> str:
@@ -127,13 +131,15 @@ class Languages:
 
     def _of_latin(self, words: Sequence[str], around: str) -> str:
         """The language of words in Latin letters among words of the language ``around``."""
-        if not words or (scripts_of(around) >= {LATIN} and self.is_asked):
+        if not _num_long(words) or (scripts_of(around) >= {LATIN} and self.is_asked):
             return around
         if latin_language(around):
-            return latin_language_of(" ".join(words), around)
+            if not self.is_whole and _num_long(words) < _LEAST_WORDS_IN_TEXT:
+                return around
+            return latin_language_of(" ".join(words), around, is_whole=self.is_whole)
         if (self.is_asked or _num_long(words) < LEAST_LATIN_WORDS) and self.reads_latin(around):
             return around
-        return latin_language_of(" ".join(words), self.latin)
+        return latin_language_of(" ".join(words), self.latin, is_whole=self.is_whole)
 
     def _of_runs(self, words: Sequence[_Word]) -> Iterator[tuple[int, str]]:
         """Where the words of a sentence change to another language, and to which."""

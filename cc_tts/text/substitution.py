@@ -67,7 +67,7 @@ _NO_NOUN = (
     r"|ea|yesterday|tomorrow|tonight|again|north|south|east|west|past(?!-)|above|below|under|over|behind|ahead|down|up|inside|outside|into|onto|between|around|through"
     r"|along|near|towards?|beyond|(?:long|short|wid|tall|deep|high|low|clos|fa|furth|farth|small|bigg|larg|thick|thinn|old|young|fast|slow)e?r"
     r"|left|right|straight|north\w+|south\w+|expected|possible|likely|forecast|required|needed|remaining|wide|tall|long|deep|thick|high|across|away|apart|or|too|by|x|are|were|had|have|does|did|may|might|must|should|would"
-    r"|could|can(?=\s(?!of|is|was|and|or|for|with|at|costs?|from)[a-z]))\b)"
+    r"|could|can(?=\s(?!of|is|was|has|and|or|for|with|at|costs?|from)[a-z]))\b)"
 )
 _ATTRIBUTED = re.compile(
     rf"\s(?!my\b){_NO_NOUN}(?:(?:[a-z]{{3,13}}\.?|co-?pay|[A-Z]{{2,5}})\s)?"

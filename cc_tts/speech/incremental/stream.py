@@ -23,7 +23,7 @@ from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import LOOK_BACK_CHARS
-from cc_tts.text.language import has_letters
+from cc_tts.text.language import LOOKED_AT_CHARS, has_letters
 
 
 class IncrementalStream(SequenceStream):
@@ -43,8 +43,8 @@ class IncrementalStream(SequenceStream):
         self._voicing = voicing
         self._pause_ms = 0.0
         """The pause by the punctuation of the segment before, as far as it was not given out."""
-        self._base: str | None = None
-        """The language of the first words."""
+        self._told = ""
+        """The segments so far, as far as they are looked at for their language."""
         self._language: str | None = None
         self._before = ""
         """The end of the segments before."""
@@ -79,10 +79,13 @@ class IncrementalStream(SequenceStream):
         return pause_ms
 
     def _as_parts(self, segment: Segment) -> Sequence[TextContent | RefusedContent]:
-        """How the segment is spoken: where its words tell no language, in that of the first segment; digits in the language
+        """How the segment is spoken: where its words tell no language, in that of the text so far; digits in the language
         of the words before them.
         """
         has_words = has_letters(segment.text)
+        is_first = not self._told
+        if has_words:
+            self._told = (self._told + segment.text)[-LOOKED_AT_CHARS:]
         content = replace(
             self._words,
             text=segment.text,
@@ -91,14 +94,14 @@ class IncrementalStream(SequenceStream):
             may_cache=False,
             before=self._before,
             language=self._words.language or (None if has_words else self._language),
-            context_language=self._base,
         )
+        if has_words and not is_first:
+            content = replace(content, context_language=self._voicing.main_language(replace(content, text=self._told)))
         self._before = (self._before + segment.text)[-LOOK_BACK_CHARS:]
         parts = self._voicing.parts(content)
         voices = [self._voicing.voice(part) for part in parts if isinstance(part, TextContent)]
         if voices:
             self._incremental.voice = self._incremental.voice or voices[0]
             if has_words:
-                self._base = self._base or voices[0].language
                 self._language = voices[-1].language
         return parts

@@ -70,6 +70,12 @@ class Voicing:
             self._known[content] = state, parts
         return parts
 
+    def main_language(self, content: TextContent) -> str:
+        """The language of most of the words of a text; raises ``UnknownVoice``."""
+        preferred, base = self._preferred(content)
+        letters = self._letters(content, self.lexicons(content))
+        return self._languages(content, preferred, base).main(letters)
+
     def lexicons(self, content: TextContent) -> tuple[CompiledLexicon, ...]:
         """The lexicons of a text whose parts are not known yet; raises ``UnknownVoice``."""
         preferred, base = self._preferred(content)
@@ -120,6 +126,7 @@ class Voicing:
             latin=latin_language(preferred.language) or "en",
             is_asked=self.asked_language(content) is not None,
             reads_latin=lambda language: self._reads_latin(language, preferred),
+            is_whole=not (content.context_language or content.voice or self._config.voice),
         )
 
     def _speaker_of_all(self, stretches: Iterable[Stretch], language: str, preferred: Voice) -> Voice:

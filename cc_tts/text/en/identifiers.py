@@ -124,7 +124,6 @@ _NAMES_BEFORE = re.compile(
 )
 _NUMBERED_BEFORE = re.compile(rf"\b(?:confirmation|reference|ref|tracking|routing|{_NAMED_WEAK})\.?\s$", re.IGNORECASE)
 _STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|number|id)(?:,\s|,?\s(?:e\.g\.,?|like|such as)\s)$", re.IGNORECASE)
-_PLATE_BEFORE = re.compile(r"\b(?:plate|reg\.?|registration|vehicle|car|van)\b.{0,20}$", re.IGNORECASE)
 _NUMBER_IS = (
     rf"(?i)(\bnumber(?:\s(?:is|was))?\s?:?\s{_OPENING})(\d{{2,12}}(?:-\d{{1,12}}){{1,4}}|\d{{4,12}}"
     r"|(?:(?<=: )|(?<=s )|(?<=[\"'“‘(\[]))\d{3})"
@@ -388,7 +387,7 @@ say_identifiers = in_order(
         r"(?<![\w-])[A-Z]{2}\s?\d\d\s?\d\d\s?\d\d\s?[A-D](?![\w-])",
         lambda match: spelled(match.group()),
     ),  # of the British insurance
-    (r"(?<![\w-])[A-Z]{2}\d\d\s?[A-Z]{3}(?![\w-])", _after(_PLATE_BEFORE, lambda match: spelled(match.group()))),
+    (r"(?<![\w-])[A-Z]{2}\d\d\s?[A-Z]{3}(?![\w-])", lambda match: spelled(match.group())),  # a British plate
     (  # Member ID: XJH 882 910
         r"(?<= )([A-Z]{1,5}(?= \d+ \d)|[A-Z]{1,3}\d{1,7}) (\d{2,6}(?: \d{2,6}){0,5}(?: \d)?)(?![\w-])",
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),

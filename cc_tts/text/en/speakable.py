@@ -155,7 +155,7 @@ _say_all_day_and_user_names = in_order(
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"#'?s(?!\w)", "numbers"),
     (r"\*\.(?<!\S\*\.)(?=[a-z])", "star dot "),
-    (r"/(?<=:\d\d/)(?=\d{1,2}:\d\d)", ", "),
+    (r"/(?:(?<=:\d\d/)(?=\d{1,2}:\d\d)|(?<=[ECMP]T/)(?=\d{1,2}(?::\d\d)?\s?[ap]\.?m))", ", "),
     (r"#(?<=\b[CF]#)(?!\w)", " sharp"),
     (r"\.NET\b(?<!\w\.NET)", "dot net"),
     (  # when a program runs: 0 3 * * 1
@@ -179,11 +179,9 @@ _say_all_day_and_user_names = in_order(
     (r"(?<=\d)\s?[x×*]\s?(?=[$£€]\d)", " times "),
     (_PRODUCT, _times),
     (r"(?<=\s[A-Z\d])\s?→\s?(?=[A-Z][a-z]+\.?\s[A-Z\d]\b)", " to "),
-    (r"(?<=\d[ap])\s?→\s?(?=[A-Z]{3}\b)", " to "),
     (r"\b(Win(?:dows)?|iOS|Android|macOS) (\d{1,2})/(?=\d{1,2}(?![\w/]))", r"\1 \2 slash "),
     (r"√\s?(?=\d)", "the square root of "),
-    (r"(?<=\d)\s?→\s?(?=[A-Z]{2}\s?\d)", " to "),
-    (r"(?<=[\d%])\s?→\s?(?=[$£€v]?\d)", " to "),
+    (r"(?:(?<=[\d%])|(?<=\d[ap]))\s?→\s?(?=[$£€v]?\d|[A-Z]{2}\s?\d|[A-Z]{3}\b)", " to "),
     (r"(?:(?<=\bis )|(?<=['’]s ))([<>])(?=[.,;)]|$)", lambda match: "greater" if match[1] == ">" else "less"),
     (r"\s>\s(?=(?:min|max|avg|average|normal|expected|usual)\b)", " greater than "),
     (

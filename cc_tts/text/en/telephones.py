@@ -130,7 +130,7 @@ SHORT_NUMBER_RULES = (
     (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", digits_behind),
     (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
     (
-        r"(?:(?<=\bor )|(?<=, ))[1-9]\d{2,4}(?=\s(?:for|to|in(?=\s(?:the\s)?[A-Z]))\b)",
+        r"(?:(?<=\bor )|(?<=, ))(?:\d{3}(?=[.;!?]|$)|[1-9]\d{2,4}(?=\s(?:for|to|in(?=\s(?:the\s)?[A-Z]))\b))",
         lambda match: (
             each_digit(match)
             if _DIALLED_BEFORE.search(match.string, max(0, match.start() - 80), match.start())

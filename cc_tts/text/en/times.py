@@ -103,7 +103,7 @@ def _clock(match: re.Match[str]) -> str:
     said = _hour_and_minute(hour, minute, has_half=bool(match["half"]), has_second=bool(second))
     if second:
         said = f"{said} and {_count(second, 'second')}"
-    if match.group().endswith("Z") and not match["second"]:
+    if match.group().endswith("Z"):
         return f"{said} U T C"
     return f"{said} {_half(match)}" if match["half"] else said
 

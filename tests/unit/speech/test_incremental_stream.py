@@ -105,6 +105,16 @@ async def test_each_segment_is_spoken_by_a_voice_of_its_language_and_digits_foll
 
 
 @on_scene
+async def test_words_that_tell_no_language_are_in_that_of_most_words_so_far(scene: Scene) -> None:
+    for token in ("WiFi. ", "您的订单已经发货，预计三天到达。", "OK. "):
+        scene.text.append(token)
+        scene.text.flush()
+        await asyncio.sleep(0.1)
+    await scene.ended()
+    assert [content.voice for content in scene.opened] == ["ann", "li", "li"]
+
+
+@on_scene
 async def test_words_that_no_voice_speaks_are_told_in_their_place_and_the_rest_is_spoken(scene: Scene) -> None:
     scene.text.append("Hello! Your name is สมชาย, right? ")
     await scene.ended()

@@ -137,7 +137,7 @@ async def test_a_prompt_is_said_by_its_lexicon_and_a_change_takes_effect() -> No
         source.check(TextContent("hi", lexicons=("none",)))
 
 
-@pytest.mark.parametrize("words", ["Mobivox calls. ", "Mobivox café. "])
+@pytest.mark.parametrize("words", ["Mobivox calls. ", "The Mobivox café calls you. "])
 async def test_a_long_text_is_matched_on_a_thread(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     """Nothing is left of it for the event loop, whoever asks for the same words later."""
     threads: list[int] = []

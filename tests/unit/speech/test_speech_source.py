@@ -307,18 +307,18 @@ async def test_only_voices_that_take_instructions_have_them_and_sounds() -> None
     engine = InstructedEngine()
     for voice in ("anna", "de"):
         style = TextContent("", voice, instructions=" speak\n calmly ")
-        await read(make(engine), from_ssml('<speak>Well<cc:sound name="sigh"/> yes</speak>', style))
+        await read(make(engine), from_ssml('<speak>Hm<cc:sound name="sigh"/> hm</speak>', style))
     assert engine.instructions == ["speak calmly", ""]
-    assert [stream.pushed for stream in engine.streams] == [[f"Well{SOUNDS['sigh']} yes"], ["Well yes"]]
+    assert [stream.pushed for stream in engine.streams] == [[f"Hm{SOUNDS['sigh']} hm"], ["Hm hm"]]
 
 
 async def test_emphasis_that_a_voice_does_not_make_parts_no_words_of_a_lexicon() -> None:
     engine = InstructedEngine()
     source = make(engine)
-    source.lexicons.put("streets", Lexicon(entries=(Entry("Main Street", "mayn street"),)))
-    ssml = "<speak>To Main <emphasis>Street</emphasis></speak>"
+    source.lexicons.put("streets", Lexicon(entries=(Entry("Neue Straße", "neue gasse"),)))
+    ssml = "<speak>Zur Neue <emphasis>Straße</emphasis></speak>"
     await read(source, from_ssml(ssml, TextContent("", "de", lexicons=("streets",))))
-    assert [stream.pushed for stream in engine.streams] == [["To mayn street"]]
+    assert [stream.pushed for stream in engine.streams] == [["Zur neue gasse"]]
 
 
 async def test_cached_audio_is_that_of_the_same_instructions_where_they_are_taken() -> None:

@@ -71,6 +71,11 @@ def spoken(content: TextContent, *, voice: str = "") -> list[tuple[str | None, s
 @pytest.mark.parametrize(
     ("text", "voices"),
     [
+        (
+            "Ask for Maj. Müller, the café. closes at nine.",
+            [("heart", "Ask for Maj. Müller, the café. closes at nine.")],
+        ),
+        ("Einen Moment, bitte. OK.", [("de", "Einen Moment, bitte. OK.")]),
         ("Your name is 王小明, right?", [("heart", "Your name is "), ("cmn", "王小明, "), ("heart", "right?")]),
         ("您好！Your order has shipped today.", [("cmn", "您好！"), ("heart", "Your order has shipped today.")]),
         ("您好，请打开 Windows 设置，连接WiFi。", [("cmn", "您好，请打开 Windows 设置，连接WiFi。")]),

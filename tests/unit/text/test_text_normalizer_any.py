@@ -135,7 +135,7 @@ def test_something_to_say(text: str) -> None:
         ("Please ask for 张伟 at the front desk", "en"),
         ("12345", "en"),
         ("", "en"),
-        ("Grüße", "en"),
+        ("Grüße", "de"),
     ],
 )
 def test_detected_language(text: str, language: str) -> None:

@@ -51,7 +51,7 @@ CASES = {
     ],
     "date": [
         ("2026-11-20", "November twentieth, twenty twenty-six"),
-        ("2026-11-20T14:30:00Z", "November twentieth, twenty twenty-six at fourteen thirty"),
+        ("2026-11-20T14:30:00Z", "November twentieth, twenty twenty-six at fourteen thirty U T C"),
         ("11/20/2026", "November twentieth, twenty twenty-six"),
         ("20/11/2026", "the twentieth of November, twenty twenty-six"),
         ("20.11.2026", "the twentieth of November, twenty twenty-six"),

@@ -79,7 +79,8 @@ CHAT_WORDS = {
     "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
     "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
     "avg": "average", "mkt": "market", "plts": "pallets", "ctns": "cartons", "tbsp": "tablespoon",
-    "tsp": "teaspoon", "qhs": "every night at bedtime", "qod": "every other day",
+    "tsp": "teaspoon", "txt": "text", "b4": "before", "qd": "daily", "qhs": "every night at bedtime",
+    "qod": "every other day",
     "qam": "every morning", "qpm": "every evening",
 }  # fmt: skip
 CHAT_WORDS |= {
@@ -267,7 +268,10 @@ def _dotted_letters(match: re.Match[str]) -> str:
 
 
 say_abbreviations = in_order(
-    (rf"\b({'|'.join(_TITLES)})\.(?=\s?[A-Z])", lambda match: _TITLES[match[1]]),
+    (
+        rf"\b({'|'.join(_TITLES)})\.(?=\s?[A-Z]|\s(?:d[aeiou]s?|del|dos|l[ae]|v[ao]n|al|bin|ter)\s[a-zA-Z])",
+        lambda match: _TITLES[match[1]],
+    ),
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s?(?:and|or|&|/)\s?[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),

@@ -56,20 +56,60 @@ _MONTHS: Final = {
     "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
     "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
     "nl": "januari februari maart april mei juni juli augustus september oktober november december",
+    "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia",
+    "sv": "januari februari mars april maj juni juli augusti september oktober november december",
+    "tr": "Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık",
+    "vi": "1 2 3 4 5 6 7 8 9 10 11 12",
+    "ru": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+    "uk": "січня лютого березня квітня травня червня липня серпня вересня жовтня листопада грудня",
+    "el": (
+        "Ιανουαρίου Φεβρουαρίου Μαρτίου Απριλίου Μαΐου Ιουνίου Ιουλίου Αυγούστου Σεπτεμβρίου Οκτωβρίου Νοεμβρίου "
+        "Δεκεμβρίου"
+    ),
+    "hi": "जनवरी फ़रवरी मार्च अप्रैल मई जून जुलाई अगस्त सितंबर अक्टूबर नवंबर दिसंबर",
 }
-_OF_MONTH: Final = {"es": " de ", "pt": " de "}
+"""They stand behind the day, in the case that it asks for (Unicode CLDR)."""
+_OF_MONTH: Final = {"es": (" de ", " de "), "pt": (" de ", " de "), "vi": (" tháng ", " năm ")}
 _SUMS_IN_SIGNS: Final = {
     "pt": r"R\$ reais", "ko": "₩ 원", "ja": "[¥￥] 円", "hi": "₹ रुपये", "es": r"\$ dólares", "fr": r"\$ dollars",
     "it": r"\$ dollari", "de": r"\$ Dollar",
 }  # fmt: skip
 """Signs that stand before a sum, and the words that are said behind it."""
-_UNTIL_2099: Final = r"((?:19|20)\d\d)(?!\d)"
+_UNTIL_2099: Final = r"(?:19|20)\d\d(?!-?\d)"
 
 
 def say_signs(text: str, language: str) -> str:
     """``text`` with signs and dates in words that espeak-ng leaves out, spells or says otherwise."""
     code = subtags(language)[0]
+    text = _date_rules(code)(text) if code in _MONTHS else text
     return _sign_rules(code)(text) if code in _WORDS_OF_SIGNS else text
+
+
+@cache
+def _date_rules(code: str) -> Callable[[str], str]:
+    rules: list[tuple[str, Callable[[re.Match[str]], str]]] = [
+        (
+            rf"(?<![\d./-])(?P<day>\d{{1,2}})([./-])(?P<month>\d{{1,2}})\2(?P<year>{_UNTIL_2099})",
+            lambda match: _date(match, code),
+        ),
+        (
+            r"(?<![\d./-])(?P<year>(?:19|20)\d\d)-(?P<month>\d\d)-(?P<day>\d\d)(?![\d-])",
+            lambda match: _date(match, code),
+        ),
+    ]
+    if code == "de":
+        months = _MONTHS[code].replace(" ", "|")
+        days = r"(?<![\d.])([1-9]|[12]\d|3[01])\."
+        rules += [
+            (rf"{days}\s?(?={months})", lambda match: f"{_ordinal(match[1], code)} "),
+            (
+                r"\b([Aa]m|[Vv]om|[Zz]um|[Aa]b|[Bb]is|[Ss]eit|[Dd]e[mnr])\s([1-9]|[12]\d|3[01])\.(0?[1-9]|1[0-2])(\.(?!\d))",
+                lambda match: (
+                    f"{match[1]} {_ordinal(match[2], code)} {_MONTHS[code].split()[int(match[3]) - 1]}{_stop(match)}"
+                ),
+            ),
+        ]
+    return rewriter(*rules)
 
 
 @cache
@@ -94,24 +134,23 @@ def _sign_rules(code: str) -> Callable[[str], str]:
             (r"(?<=\d)\s?h(?![\w/'’])", hours),
             (r"(?<=\d)\s?[Mm]in\b(?:\.(?=\s[a-zà-ÿ]))?(?!/)", f" {minutes}"),
             (r"(?:(?<=[€$£])|(?<= reais)|(?<=dólares))\s?/\s?(?=[a-zA-ZÀ-ÿ]{2})", f" {per} "),
-            (rf"(?<![\d./])(\d{{1,2}})[./](\d{{1,2}})[./]{_UNTIL_2099}", lambda match: _date(match, code)),
         ]
-    if code == "de":
-        months = _MONTHS[code].replace(" ", "|")
-        rules.append(
-            (rf"(?<![\d.])([1-9]|[12]\d|3[01])\.\s?(?={months})", lambda match: f"{_ordinal(match[1], code)} ")
-        )
     return rewriter(*rules)
 
 
 def _date(match: re.Match[str], code: str) -> str:
     """``12/03/2027`` is the twelfth of March in all of these languages."""
-    day, month = int(match[1]), int(match[2])
+    day, month = int(match["day"]), int(match["month"])
     if not (1 <= day <= 31 and 1 <= month <= 12):  # noqa: PLR2004 - days of a month, months of a year
         return match.group()
-    of = _OF_MONTH.get(code, " ")
-    said = _ordinal(match[1], code) if code == "de" else "1er" if code == "fr" and day == 1 else str(day)
-    return f"{said}{of}{_MONTHS[code].split()[month - 1]}{of}{match[3]}"
+    before_month, before_year = _OF_MONTH.get(code, (" ", " "))
+    said = _ordinal(match["day"], code) if code == "de" else "1er" if code == "fr" and day == 1 else str(day)
+    return f"{said}{before_month}{_MONTHS[code].split()[month - 1]}{before_year}{match['year']}"
+
+
+def _stop(match: re.Match[str]) -> str:
+    """The full stop behind ``3.11.`` if the text ends there."""
+    return "." if match.end() == len(match.string) else ""
 
 
 def _ordinal(day: str, code: str) -> str:

@@ -75,6 +75,7 @@ def spoken(content: TextContent, *, voice: str = "") -> list[tuple[str | None, s
             "Ask for Maj. Müller, the café. closes at nine.",
             [("heart", "Ask for Maj. Müller, the café. closes at nine.")],
         ),
+        ("Thank you, Mrs. de la Cruz;", [("heart", "Thank you, Mrs. de la Cruz;")]),
         ("Einen Moment, bitte. OK.", [("de", "Einen Moment, bitte. OK.")]),
         ("Your name is 王小明, right?", [("heart", "Your name is "), ("cmn", "王小明, "), ("heart", "right?")]),
         ("您好！Your order has shipped today.", [("cmn", "您好！"), ("heart", "Your order has shipped today.")]),

@@ -33,7 +33,7 @@ from cc_tts.recorder.info import (
 HEADER_FRAMES: Final = 5 * FRAMES_A_SECOND
 """The header is written again after so many frames."""
 WRITE_FRAMES: Final = FRAMES_A_SECOND
-"""Frames that are written at once: a system call a second and recording. A kill loses no more."""
+"""Fewer frames wait until more have come: a system call a second at most. A kill loses no more."""
 SILENCE_DBFS: Final = -45.0
 """A frame below this level is silence: the same level as ``MIN_LEVEL_DBFS`` in :mod:`cc_tts.vad.energy` (unmeasured)."""
 KEPT_SILENCE_FRAMES: Final = 10

@@ -199,7 +199,7 @@ class UserAgent(Agent[Leg]):
                 self._report_counts()
             self._accounts.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
-            self._recordings.tick(self._watch_slot)
+            self._recordings.tick()
         self._recordings.flush()
 
     def _look_after_legs(self, now_ns: int) -> None:

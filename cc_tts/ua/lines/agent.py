@@ -97,7 +97,7 @@ class LineAgent(Agent[Line]):
             slot = self._num_ticks % WATCH_SLOTS
             for line in self._live_calls()[slot::WATCH_SLOTS]:
                 line.watch(now_ns)
-            self._recordings.tick(slot)
+            self._recordings.tick()
 
     def stop(self) -> None:
         self._accepting = False

@@ -14,8 +14,10 @@ from cc_tts.clock import NS_PER_MS
 from cc_tts.media.tones import tone
 from cc_tts.ua.rtp.mixing import mixed
 
-MAX_FRAMES: Final = 250
-"""Frames that wait, 5 s; more are left out and counted (unmeasured)."""
+MAX_FRAMES: Final = 300
+"""Frames that wait: two seconds until their turn comes, and four in which the SIP thread is late (unmeasured). More are left
+out and counted.
+"""
 CAPTURE_FRAMES: Final = 10
 """Received frames come together, since a call of Python costs more than all the rest (bench/sip_load.py). More of them would
 lose more of what the caller says when the line changes or ends.

@@ -390,7 +390,7 @@ async def test_back_pressure_loses_nothing_and_is_bounded(talk: Talk, client: Cl
 
 @live
 async def test_a_client_that_does_not_heed_paused_is_told_what_was_not_taken(talk: Talk, client: Client) -> None:
-    client.stream.tokens("a" * 250, 1)
+    client.stream.tokens("very " * 50, 1)
     client.stream.tokens("One more. ", 2)
     client.stream.tokens("Too much. ", 3)
     client.stream.tokens("Too much, without an id. ")
@@ -401,7 +401,7 @@ async def test_a_client_that_does_not_heed_paused_is_told_what_was_not_taken(tal
     client.stream.tokens("Too much. ", 3)
     assert client.told[-1]["status"] == "ok"
     await talk.end(client)
-    assert client.only("speak.complete")["spoken_text"] == "a" * 250 + "One more. Too much. "
+    assert client.only("speak.complete")["spoken_text"] == "very " * 50 + "One more. Too much. "
 
 
 @live

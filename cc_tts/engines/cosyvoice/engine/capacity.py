@@ -45,7 +45,7 @@ _LONGEST_CALL: Final = 2.5
 as long as before and after (engine-notes).
 """
 HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder; unmeasured
-_SECOND_ROWS: Final = 4  # that a second piece shares its call with, after a call that had begun
+_SECOND_ROWS: Final = 4  # that a second piece shares its call with; calls with time wait for it
 _SECOND_SHARE: Final = 0.75  # of the first piece that the second may take; unmeasured
 _STREAMS_PER_ROW: Final = 4  # of a flow call: listeners do not fall due together
 _REOPEN: Final = 0.9
@@ -127,7 +127,7 @@ class StageCosts:
     def first_hop(self, least: int) -> int:
         """The tokens of a first piece, ``least`` or a chunk, so that the second piece comes before the first is played."""
         call_ms = self.call_ms(_SECOND_ROWS, FRAMES_PER_TOKEN * _FIRST_TOKENS, _TYPICAL_KEYS)
-        second_ms = CHUNK_TOKENS * self.lm_step.ms(_SECOND_ROWS) + 2.0 * call_ms
+        second_ms = CHUNK_TOKENS * self.lm_step.ms(_SECOND_ROWS) + call_ms
         is_short = second_ms > _SECOND_SHARE * (1000.0 / _TOKENS_PER_S * least - HELD_BACK_MS)
         return max(least, CHUNK_TOKENS) if is_short else least
 

@@ -200,7 +200,7 @@ async def test_digits_to_the_far_side() -> None:
     [
         ('{"type":"sing"}', "sing"),
         ('{"type":"text"}', "token"),
-        ("no JSON", "malformed"),
+        ("no JSON", "not JSON"),
         ('{"type":"play","source":"https://elsewhere.example/a.wav"}', "prompts.allowed_hosts"),
         ('{"type":"play","source":"file:///etc/passwd"}', "http"),
         ('{"type":"text","token":' + "[" * 3000, "token"),

@@ -129,7 +129,7 @@ LEVERS: Final[Mapping[str, Mapping[str, Any]]] = {
 """What the engine can do otherwise, by the fields of a card that it changes; each has what the one before has."""
 WITHOUT_KERNELS: Final[Mapping[str, Mapping[str, Any]]] = {
     "as PyTorch does it": {},
-    "all three, five steps": {"num_steps": 5},
+    "five steps": {"num_steps": 5},
 }
 """The same where there are no kernels. Pages in 8 bits are left out: PyTorch copies them once more to read them, and memory
 is not what ends a V100.

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from cc_tts.ua import pjsua2_build
 from lab import needs
+from lab.asterisk import Asterisk
 from lab.children import Child
 from lab.configured import Lend, renew_speech
 from lab.server_under_test import SMALL_MAX_CALLS, Server
@@ -136,6 +137,24 @@ async def small_server(lend: Lend) -> AsyncIterator[Server]:
     """One with ``SMALL_MAX_CALLS`` lines."""
     async with lend(sip__max_calls=str(SMALL_MAX_CALLS)) as running:
         yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def first(both: tuple[Server, Asterisk], nothing_is_left_running: None) -> Server:
+    """The node of a module whose tests share ``both`` a node and Asterisk; its espeak-ng has said nothing yet."""
+    server, _ = both
+    await renew_speech(server)
+    await server.begin()
+    return server
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def pbx(both: tuple[Server, Asterisk], first: Server) -> Asterisk:
+    """The Asterisk of such a module, without a call."""
+    _, running = both
+    await running.begin()
+    await running.until_contact(1, "Avail")  # an OPTIONS while espeak-ng was started anew has had 503
+    return running
 
 
 @pytest.fixture(scope="session")

@@ -46,21 +46,6 @@ async def both(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[
             yield server, running
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def first(both: tuple[Server, Asterisk], nothing_is_left_running: None) -> Server:
-    server, _ = both
-    await renew_speech(server)
-    await server.begin()
-    return server
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def pbx(both: tuple[Server, Asterisk], first: Server) -> Asterisk:
-    _, running = both
-    await running.begin()
-    return running
-
-
 async def test_the_dialplan_speaks_and_goes_on_after_our_bye(
     first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path
 ) -> None:

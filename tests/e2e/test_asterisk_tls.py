@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from lab.asterisk import ADDRESS, NODES, Asterisk, require_asterisk
 from lab.certificates import Authority, Pair
-from lab.configured import logged, renew_speech
+from lab.configured import logged
 from lab.ports import free_ports
 from lab.server_under_test import GREETING, LONG_GREETING, Server
 from lab.softphone import SoftphoneProcess
@@ -67,21 +67,6 @@ async def both(
     async with asterisk_for(folder, server, tls_keys=keys, tls_port=port) as running:
         running.share()
         yield server, running
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def first(node_by_tls: tuple[Server, int], nothing_is_left_running: None) -> Server:
-    server, _ = node_by_tls
-    await renew_speech(server)
-    await server.begin()
-    return server
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def pbx(both: tuple[Server, Asterisk], first: Server) -> Asterisk:
-    _, running = both
-    await running.begin()
-    return running
 
 
 async def test_the_dialplan_speaks_over_tls_and_srtp(

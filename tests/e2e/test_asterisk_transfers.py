@@ -39,11 +39,6 @@ async def first(both: tuple[Server, Asterisk], nothing_is_left_running: None) ->
     return server
 
 
-@pytest.fixture
-def pbx(both: tuple[Server, Asterisk]) -> Asterisk:
-    return both[1]
-
-
 class Caller:
     def __init__(self, first: Server, pbx: Asterisk, phone: SoftphoneProcess, log: EventLog, name: str) -> None:
         self.first, self.pbx, self.phone, self.log, self.name = first, pbx, phone, log, name

@@ -9,7 +9,7 @@ from cc_tts import logs
 from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.adoption.keeper import RecordKeeper
-from cc_tts.calls.audio.caller_speech import CallerSpeech
+from cc_tts.calls.audio.barge_in import BargeIn
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call_info import CallInfo, CallTimer
@@ -57,7 +57,7 @@ class Call(CallView):
             tenant=self.tenant,
             publish=self.publish,
             disclosing=Disclosing(self, services, self.publish),
-            on_started=lambda utterance, at_ns: self.speech.prompt_heard(utterance, at_ns),  # noqa: PLW0108 - it is made below
+            on_started=lambda utterance, at_ns: self.barge_in.prompt_heard(utterance, at_ns),  # noqa: PLW0108 - it is made below
             on_complete=self._prompt_complete,
         )
         self.spans = spans_of(self, services, self.player.utterances)
@@ -71,7 +71,7 @@ class Call(CallView):
             on_key=self.followers.key,
             on_complete=self._gather_complete,
         )
-        self.speech = CallerSpeech(self)
+        self.barge_in = BargeIn(self)
         self.detection: MachineDetection | None = None
         self.handover = Handover(self)
         self.bridge = CallBridge(self)
@@ -112,7 +112,7 @@ class Call(CallView):
         self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
         utterance = self.player.speak(prompt, self.defaults, may_wait=self._answering or self.answered_at_s is not None)
         self.keeper.keep()
-        self.speech.refresh()
+        self.barge_in.refresh()
         return utterance
 
     async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
@@ -163,7 +163,7 @@ class Call(CallView):
             WrongState: the call is over, or the prompts are paused already or not paused.
         """
         self._check(CallEvent.SPEAK, "pause" if paused else "resume")
-        was_held = not paused and self.speech.resume()
+        was_held = not paused and self.barge_in.resume()
         if self.paused == paused:
             if was_held:
                 return
@@ -286,7 +286,7 @@ class Call(CallView):
                 self.services.vad.check()
         self.defaults, self.metadata, self.client_state = defaults, metadata, client_state
         self.keeper.keep()
-        self.speech.refresh()
+        self.barge_in.refresh()
 
     def end_heard_out(self, local_reason: str, *, cause: str = "", is_cut: bool = False) -> None:
         """End it after the silence in which the jitter buffer of the far side plays what was sent, unless that was cut."""
@@ -330,7 +330,7 @@ class Call(CallView):
         self.local_reason = record.local_reason or self.local_reason
         self._run_gather_timers()
         if self.state is CallState.ESTABLISHED:
-            self.speech.begin(snapshot.established_ns)
+            self.barge_in.begin(snapshot.established_ns)
         self.keeper.keep()
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ class Call(CallView):
         self.publish(types.CallEstablished(codec=self.codec, clock_rate_hz=self.clock_rate_hz))
         self._run_gather_timers()
         self.player.open_line(established.at_ns + self.lead_in_ms * NS_PER_MS)
-        self.speech.begin(established.at_ns)
+        self.barge_in.begin(established.at_ns)
         if self.detection:
             self.detection.begin(established.at_ns)
         self.timer.cancel()
@@ -388,7 +388,7 @@ class Call(CallView):
     def _on_hold(self, change: messages.HoldChanged) -> None:
         self.held = change.by != "none"
         self._run_gather_timers()
-        self.speech.refresh()
+        self.barge_in.refresh()
         self.publish(types.CallUnheld() if change.by == "none" else types.CallHeld(by=change.by))
         self.handover.hold_settled()
 
@@ -435,7 +435,7 @@ class Call(CallView):
         self.keys.call_ended()
         self.handover.call_ended(ending)
         self.bridge.call_ended()
-        self.speech.close()
+        self.barge_in.close()
         if self.detection:
             self.detection.close()
         self.player.close(CompletionCause.CALL_ENDED)
@@ -450,7 +450,7 @@ class Call(CallView):
             is_cut = cause is CompletionCause.BARGE_IN
             reason = PROMPT_FAILED if cause is CompletionCause.ERROR else "prompt_finished"
             self.end_heard_out(reason, cause=cause.value, is_cut=is_cut)
-        self.speech.prompt_complete(utterance)
+        self.barge_in.prompt_complete(utterance)
         self.keys.prompt_complete(utterance)
         self.handover.prompt_complete(utterance)
         self.followers.prompt_complete(utterance)

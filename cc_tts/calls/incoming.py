@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from cc_tts import logs
-from cc_tts.calls import routing, traces
+from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.audio.machine_detection import break_off
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
+from cc_tts.calls.dialplan import routing, tts_headers
+from cc_tts.calls.dialplan.request_uri import uri_parameters
 from cc_tts.calls.events import types
 from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
@@ -119,7 +121,7 @@ class IncomingCalls:
             sip_call_id=message.sip_call_id,
             transport=message.transport or None,
             headers=message.headers | message.identity if trusted else message.headers,
-            uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
+            uri_parameters=uri_parameters(message.request_uri) if trusted else {},
             tenant=tenant,
             route=route,
             trunk=message.trunk,
@@ -142,8 +144,8 @@ class IncomingCalls:
                 config=config,
                 trunk=message.trunk,
             )
-            if trusted and (unknown := routing.unknown_headers(message.headers)):
-                log.warning("headers_not_known", call_id=call.id, headers=unknown, known=sorted(routing.HEADERS))
+            if trusted and (unknown := tts_headers.unknown_headers(message.headers)):
+                log.warning("headers_not_known", call_id=call.id, headers=unknown, known=sorted(tts_headers.HEADERS))
             call.defaults = decision.defaults
             call.lead_in_ms, call.recorder.wanted = decision.lead_in_ms, decision.record
             call.disclosure = decision.disclosure

@@ -27,7 +27,7 @@ from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.leg import Leg, LegServices
-from cc_tts.ua.pjsip import pj_config, pj_info
+from cc_tts.ua.pjsip import codecs, pj_config, pj_info
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
@@ -119,7 +119,7 @@ class UserAgent(Agent[Leg]):
         transports.open_all(self._endpoint, settings, settings.sip.transports, is_wheel=is_wheel)
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
-        pj_config.set_codecs(self._endpoint, settings.rtp.codecs)
+        codecs.set_codecs(self._endpoint, settings.rtp.codecs)
         if l16.NAME in settings.rtp.codecs:
             self._l16.install(library)
         intake = Intake(library, decodes_others=self._build.folder is None)
@@ -164,7 +164,7 @@ class UserAgent(Agent[Leg]):
         self._request_filter.install()
         MessageFilter(
             self._library,
-            codecs=frozenset(pj_config.SPOKEN[name] for name in self._settings.rtp.codecs),
+            codecs=frozenset(codecs.SDP_NAMES[name] for name in self._settings.rtp.codecs),
             srtp=self._settings.rtp.srtp != "off",
             on_key=self._dialogs.on_key,
             on_end=self._dialogs.on_end,

@@ -229,7 +229,7 @@ class Endpoint:
         if self._is_broken:
             self.health.paused_until_ns = max(self.health.paused_until_ns, now_ns + round(self._config.probe_s * 1e9))
         self._slow_down(outcome, now_ns)
-        self._try_again(delivery, outcome, now_ns)
+        self._retry(delivery, outcome, now_ns)
 
     def _taken(self, delivery: Delivery, outcome: Outcome) -> None:
         self.queue.finish(delivery)
@@ -262,7 +262,7 @@ class Endpoint:
             until_ns = now_ns + round(outcome.retry_after_s * 1e9)
             self.health.paused_until_ns = max(self.health.paused_until_ns, until_ns)
 
-    def _try_again(self, delivery: Delivery, outcome: Outcome, now_ns: int) -> None:
+    def _retry(self, delivery: Delivery, outcome: Outcome, now_ns: int) -> None:
         wait_s = min(FIRST_RETRY_S * 2 ** min(delivery.num_attempts - 1, 20), MAX_RETRY_S)
         wait_s *= random.uniform(1 - JITTER_SHARE, 1 + JITTER_SHARE)  # noqa: S311 - spreads load, no secret
         due_ns = now_ns + round(max(wait_s, outcome.retry_after_s or 0.0) * 1e9)

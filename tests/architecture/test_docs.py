@@ -59,6 +59,12 @@ def test_files_that_are_named_exist(path: Path) -> None:
         assert (ROOT / name).exists(), name
 
 
+def test_the_page_for_changes_leads_to_files() -> None:
+    page = (ROOT / "docs/changing.md").read_text("utf-8")
+    for name in re.findall(r"`((?!cc_tts|tests|bench|deploy)\w+/[\w/.]*)`", page):
+        assert any((folder / name).exists() for folder in (ROOT, ROOT / "cc_tts", ROOT / "cc_tts/api")), name
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_configuration_keys_that_are_named_exist(path: Path) -> None:
     sections = {field: type(getattr(schema.Config(), field)) for field in schema.Config.__dataclass_fields__}

@@ -19,8 +19,9 @@ from cc_tts.api.events import server_sent
 from cc_tts.api.http import auth, bodies, idempotency, middlewares
 from cc_tts.api.media.dialect import OwnDialect
 from cc_tts.api.media.twilio import TwilioDialect
-from cc_tts.calls import routing
 from cc_tts.calls.adoption import record
+from cc_tts.calls.dialplan import routing, tts_headers
+from cc_tts.calls.dialplan.request_uri import uri_parameters
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import load as config
@@ -213,9 +214,9 @@ def dialplan(data: bytes) -> None:
     with contextlib.suppress(CcTtsError):
         routing.decide(request_uri=uri, trusted=True, headers=headers, config=CONFIG)
     with contextlib.suppress(CcTtsError):
-        routing.gather_of(lines[0] if lines else uri, None, "stay")
+        tts_headers.gather_of(lines[0] if lines else uri, None, "stay")
     with contextlib.suppress(CcTtsError):
-        routing.uri_parameters(uri)
+        uri_parameters(uri)
     routing.route_of(uri, CONFIG)
 
 

@@ -1,1 +1,1 @@
-"""Parameters of headers of an INVITE, the recording that one asks for, and which trunk places a call."""
+"""The dialplan: the ``X-TTS-`` headers and the Request-URI of an INVITE, its route, and the trunk that places a call."""

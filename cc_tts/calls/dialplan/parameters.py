@@ -1,17 +1,21 @@
-"""Parameters of a header, as in ``max=4;finish=#``. This module is pure: it has no state."""
+"""How values of headers and of URI parameters are read, as in ``max=4;finish=#``. This module is pure: it has no state."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from cc_tts.errors import MalformedRequest
+from cc_tts.errors import MalformedRequest, TextTooLong
+from cc_tts.speech.prompt import Content, text_of
 
-_NUMBER: Final = re.compile("[0-9]{1,9}")
+NUMBER: Final = re.compile("[0-9]{1,9}")
+_LANGUAGE: Final = re.compile(r"(?=.{1,35}$)[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8})*", re.ASCII)
+"""A BCP 47 language tag, as the API takes it."""
+_VOICE: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 
 Read = Callable[[str, str], object]
-"""Reads a value; raises ``MalformedRequest`` with the name of the parameter, its second argument."""
+"""Reads a value. It raises ``MalformedRequest`` with the name of the parameter, which is its second argument."""
 Parameters = Mapping[str, tuple[str, Read]]
-"""The parameters of a header, each with the field of the request and what reads its value."""
+"""The parameters of a header, each with its field of the request and the function that reads its value."""
 
 
 def read(parts: Iterable[str], header: str, known: Parameters) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def read(parts: Iterable[str], header: str, known: Parameters) -> dict[str, Any]
 
 def whole_number(lowest: int, highest: int) -> Callable[[str, str], int]:
     def read(value: str, what: str) -> int:
-        if not _NUMBER.fullmatch(value) or not lowest <= int(value) <= highest:
+        if not NUMBER.fullmatch(value) or not lowest <= int(value) <= highest:
             raise MalformedRequest(f"{what} is a number from {lowest} to {highest}")
         return int(value)
 
@@ -60,3 +64,31 @@ def word_of(*words: str) -> Read:
         return value.lower()
 
     return read
+
+
+def milliseconds(value: str, what: str, *, at_most: int | None = None) -> int:
+    if not NUMBER.fullmatch(value) or (at_most is not None and int(value) > at_most):
+        limit = "" if at_most is None else f", at most {at_most}"
+        raise MalformedRequest(f"{what} is a number of milliseconds{limit}")
+    return int(value)
+
+
+def language_tag(value: str, what: str) -> str:
+    """The language that a caller names; empty if none."""
+    if (tag := value.strip()) and not _LANGUAGE.fullmatch(tag):
+        raise MalformedRequest(f"{what}: no language tag")
+    return tag
+
+
+def voice_name(value: str, what: str) -> str:
+    """The voice that a caller names; empty if none."""
+    if (name := value.strip()) and not _VOICE.fullmatch(name):
+        raise MalformedRequest(f"{what}: no name of a voice")
+    return name
+
+
+def bounded(content: Content, limit: int, what: str) -> Content:
+    """Return the content; raises ``TextTooLong`` if its text has more than ``limit`` characters."""
+    if (num_chars := len(text_of(content))) > limit:
+        raise TextTooLong(f"{what} holds {num_chars} characters; tts.max_text_chars is {limit}")
+    return content

@@ -13,8 +13,9 @@ _WORDS: Final = ("mono", "dual", "yes", "no")
 
 
 def record_of(header: str, route: RouteRecord, config: RecordConfig) -> RecordRequest | None:
-    """Read what ``X-TTS-Record`` asks for, as in ``dual;beep=yes;finish=#``; what it leaves out is as the route says. ``no``
-    does without the recording of the route. ``None``: the call is not recorded by itself.
+    """Read ``X-TTS-Record``, as in ``dual;beep=yes;finish=#``. The route gives the values that the header leaves out.
+
+    ``no`` switches the route's recording off. ``None``: the call is not recorded unless a client asks for it.
 
     Raises:
         MalformedRequest: a word or a parameter that does not exist, comes twice or has a wrong value.
@@ -59,4 +60,4 @@ _PARAMETERS: Final[parameters.Parameters] = {
     "trim": ("trim_silence", parameters.yes_or_no),
     "consent": ("consent", parameters.word_of("required", "given")),
 }
-"""The parameters of X-TTS-Record, each with the field of the request and what reads its value."""
+"""The parameters of X-TTS-Record, each with its field of the request and the function that reads its value."""

@@ -203,7 +203,7 @@ class DtmfCollector:
     def key_down(self, at_ns: int) -> None:
         """A key is being pressed: stop what may be interrupted. :meth:`key` follows when it is released."""
         self._down_ns = at_ns
-        self._player.interrupt(at_ns)
+        self._player.barge_in(at_ns)
         if self.gather is not None:
             self.gather.key_down()
 
@@ -242,7 +242,7 @@ class DtmfCollector:
 
     def _pressed(self, key: messages.DtmfReceived) -> None:
         if key.at_ns != self._down_ns:
-            self._player.interrupt(key.at_ns)
+            self._player.barge_in(key.at_ns)
         self._released()
         gather, is_late = self.gather, self._is_late(key.digit)
         if gather is None:

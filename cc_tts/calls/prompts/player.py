@@ -225,7 +225,7 @@ class PromptPlayer:
         cancelled = partial(self.discard, cause=CompletionCause.CANCELLED, by="stop")
         return sum(map(cancelled, reversed(victims)))
 
-    def interrupt(self, at_ns: int, by: Literal["dtmf", "speech"] = "dtmf", *, speech_id: str | None = None) -> None:
+    def barge_in(self, at_ns: int, by: Literal["dtmf", "speech"] = "dtmf", *, speech_id: str | None = None) -> None:
         """A key or speech that began at ``at_ns`` ends the prompt that is said and those behind it, as far as they allow it;
         nothing happens if the one that is said does not.
         """

@@ -14,11 +14,11 @@ from typing import Final
 from msgspec import UNSET
 
 from cc_tts import logs
-from cc_tts.calls import routing
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
+from cc_tts.calls.dialplan import routing
 from cc_tts.calls.events import types
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.services import CallServices

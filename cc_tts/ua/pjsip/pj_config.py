@@ -1,6 +1,5 @@
-"""How PJSIP's library is set up: its threads, its media, its codecs. Runs on: the SIP thread."""
+"""The settings of PJSIP's library: its threads, its media, its log. Runs on: the SIP thread."""
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import pjsua2 as pj
@@ -8,14 +7,7 @@ import pjsua2 as pj
 from cc_tts.ua.capacity import SPARE_HANDLES
 from cc_tts.ua.messages import UaSettings
 from cc_tts.ua.pjsua2_build import Pjsua2Build
-from cc_tts.ua.rtp import l16
 
-SPOKEN: Final = {"PCMU": "PCMU/8000", "PCMA": "PCMA/8000", "G722": "G722/8000", l16.NAME: l16.SPOKEN}
-"""An SDP names our codecs so; G.722's clock rate is 8000 there (RFC 3551 §4.5.2)."""
-_CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
-"""PJMEDIA names the codecs so that are always on; L16 is not, see :mod:`cc_tts.ua.rtp.l16`."""
-_TOP_PRIORITY: Final = 255
-"""This is ``PJMEDIA_CODEC_PRIO_HIGHEST`` (pjmedia/codec.h)."""
 _ANY_NUMBER: Final = 1 << 16
 _MAX_PJSIP_LOG_LEVEL: Final = 6
 """PJLIB knows no higher one (pj/log.h)."""
@@ -44,12 +36,3 @@ def library_config(settings: UaSettings, build: Pjsua2Build, log_writer: Any) ->
     config.logConfig.msgLogging = 0
     config.logConfig.writer = log_writer
     return config
-
-
-def set_codecs(endpoint: Any, names: Iterable[str]) -> None:
-    """Switch on the codecs of these names, in this order, and no other."""
-    for codec in endpoint.codecEnum2():
-        endpoint.codecSetPriority(codec.codecId, 0)
-    for rank, name in enumerate(names):
-        if name in _CODEC_IDS:
-            endpoint.codecSetPriority(_CODEC_IDS[name], _TOP_PRIORITY - rank)

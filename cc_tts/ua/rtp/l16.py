@@ -14,7 +14,7 @@ from cc_tts.ua.guard.c_library import CLibrary, String
 from cc_tts.ua.guard.sdp_check import L16_PAYLOAD_TYPE
 
 NAME: Final = "L16"
-SPOKEN: Final = "L16/8000"
+SDP_NAME: Final = "L16/8000"
 """An SDP names the codec so."""
 CODEC_ID: Final = "L16/8000/1"
 _AUDIO: Final = 1
@@ -80,7 +80,7 @@ class L16:
 
     def before_answer(self, codecs: frozenset[str]) -> None:
         """An offer is about to be answered that names these of our codecs: any other goes before L16."""
-        self._switch(on=codecs == {SPOKEN})
+        self._switch(on=codecs == {SDP_NAME})
 
     def before_offer(self, codec: str) -> None:
         """We are about to make an offer in a call that speaks this codec so far."""

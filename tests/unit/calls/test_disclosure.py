@@ -138,7 +138,7 @@ async def test_neither_keys_nor_speech_interrupt_it(line: Line) -> None:
     line.say(barge_in_speech=True)
     await line.begins()
     line.exchange.ua.digit(line.call.id, "5", at_ns=7)
-    line.call.player.interrupt(8, "speech")
+    line.call.player.barge_in(8, "speech")
     assert line.waiting == [LABEL, "Good morning"]
     assert not line.exchange.ua.commands("cut")
     line.exchange.clock.advance(60_000)

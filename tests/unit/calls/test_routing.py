@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_tts.calls.dialplan.request_uri import MAX_URI_CHARS, parse_uri, percent_decode
+from cc_tts.calls.dialplan.routing import RouteDecision, decide
 from cc_tts.calls.dtmf.gather import GatherRequest
-from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, parse_uri, percent_decode
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig
 from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import (

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import msgspec
 import pytest
 
-from cc_tts.calls import routing
+from cc_tts.calls.dialplan import routing
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.originate import OriginateRequest

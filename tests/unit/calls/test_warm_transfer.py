@@ -97,8 +97,8 @@ async def test_neither_keys_nor_words_of_the_caller_end_the_music(desk: Desk) ->
     music = Prompt(content=TextContent("La la"), barge_in_dtmf=True, barge_in_speech=True, then="hangup")
     await desk.begin(music=music)
     (heard,) = desk.caller.player.queue
-    desk.caller.player.interrupt(1, "dtmf")
-    desk.caller.player.interrupt(1, "speech")
+    desk.caller.player.barge_in(1, "dtmf")
+    desk.caller.player.barge_in(1, "speech")
     assert heard.discard_cause is None
     desk.ua.ended(desk.agent.id, sip_code=486)
     assert heard.discard_cause is not None

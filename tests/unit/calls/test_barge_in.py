@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cc_tts.calls.audio.caller_speech import ANSWER_MS
+from cc_tts.calls.audio.barge_in import ANSWER_MS
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, policy_of
 from cc_tts.clock import NS_PER_MS
 from cc_tts.config.schema import BargeInBySpeech, RouteConfig, SpeechBargeIn

@@ -57,7 +57,7 @@ class _Hold:
     heard_ms: float = 0.0
 
 
-class CallerSpeech:
+class BargeIn:
     """The effect of the caller's speech on one call."""
 
     def __init__(self, call: CallView) -> None:
@@ -202,7 +202,7 @@ class CallerSpeech:
     # --- what is done -------------------------------------------------------------------------------------------------
 
     def _interrupt(self, onset_ns: int, speech_id: str) -> None:
-        self._call.player.interrupt(onset_ns, "speech", speech_id=speech_id)
+        self._call.player.barge_in(onset_ns, "speech", speech_id=speech_id)
 
     def _let_go(self, utterance_id: str = "", from_ms: float = 0.0) -> None:
         self._timer.cancel()

@@ -1,1 +1,1 @@
-"""The control API: how a prompt comes in."""
+"""The control API: REST, WebSockets, and the speech APIs of other vendors."""

@@ -24,7 +24,7 @@ _open_api: Final[Callable[[], bytes]] = functools.cache(lambda: msgspec.json.enc
 
 
 def build_app(context: ApiContext) -> web.Application:
-    """The application. A :class:`cc_tts.api.http.connections.Listener` serves it."""
+    """Return the application. A :class:`cc_tts.api.http.connections.Listener` serves it."""
     http = context.config.http
     app = web.Application(
         middlewares=[middlewares.observe, middlewares.same_origin], client_max_size=http.max_body_bytes
@@ -54,7 +54,7 @@ def build_app(context: ApiContext) -> web.Application:
 
 
 async def set_tokens(app: web.Application, tokens: Sequence[TokenConfig]) -> None:
-    """Accept these tokens from now on, and no others. Subscribers of events must connect again with one of them."""
+    """Accept these tokens from now on, and no others. Event streams must reconnect with one of them."""
     app[auth.AUTHENTICATOR].set_tokens(tokens)
     await stream.close_all(app, WSCloseCode.SERVICE_RESTART, b"the tokens have changed: connect again")
 

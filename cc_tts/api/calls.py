@@ -57,7 +57,7 @@ from cc_tts.vad.answering.settings import Amd
 from cc_tts.vad.client import SpeechNotHeard
 
 ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
-"""Errors of every action on a call."""
+"""The errors of every command on a call."""
 OF_TEXT: Final = (
     TextTooLong,
     UnknownVoice,
@@ -69,10 +69,10 @@ OF_TEXT: Final = (
     QuotaExceeded,
     SpeechNotHeard,
 )
-"""Errors of text to speak."""
+"""The errors of text to speak."""
 
 _SIP_CALL_ID: Final = re.compile(r"[!-~]{1,1024}")
-"""``callid`` of RFC 3261 §25.1, which sets no bound, and what else peers send."""
+"""``callid`` of RFC 3261 §25.1, which has no bound, and other characters that peers send."""
 
 _LEVELS: Final = Query(
     "levels", "true: with how loud calls are, which is measured while somebody asks.", ("true", "false")
@@ -133,7 +133,7 @@ class Originate(schemas.Body, frozen=True):
     ] = None
 
     def request(self) -> OriginateRequest:
-        """The request to the layer below.
+        """Return the request for the calls layer.
 
         Raises:
             Unprocessable: a URI, a header or the prompt cannot be used.
@@ -173,8 +173,8 @@ class Originate(schemas.Body, frozen=True):
 
 
 def fields_of_text(text: str, options: str = "") -> dict[type[ClientError], str]:
-    """Which field of a body an error of text to speak is about. ``text`` points to the text and ``options`` to what its
-    options are in; SSML names voices and languages itself.
+    """Return the field of a body for each error of text to speak. ``text`` points to the text, ``options`` to its options;
+    SSML names voices and languages itself.
     """
     is_ssml = text.endswith("/ssml")
     return {
@@ -191,7 +191,7 @@ def fields_of_text(text: str, options: str = "") -> dict[type[ClientError], str]
 
 
 def fields_of_prompt(body: schemas.PromptFields, pointer: str = "") -> dict[type[ClientError], str]:
-    """Which field an error of a prompt is about whose body is at ``pointer``."""
+    """Return the field for each error of a prompt whose body is at ``pointer``."""
     contents = ("ssml", "tone", "silence_ms", "prompt_id", "url")
     given = (name for name in contents if getattr(body, name, UNSET) is not UNSET)
     content = f"{pointer}/{next(given, 'text')}"
@@ -199,7 +199,7 @@ def fields_of_prompt(body: schemas.PromptFields, pointer: str = "") -> dict[type
 
 
 def call_of(request: web.Request) -> Call:
-    """The call that the path names.
+    """Return the call in the path.
 
     Raises:
         CallNotFound: there is none, or it is not of the token's tenant.
@@ -212,7 +212,7 @@ def call_of(request: web.Request) -> Call:
 
 
 def another_call(request: web.Request, call_id: str, pointer: str) -> Call:
-    """The call that a field of the body names.
+    """Return the call that a field of the body names.
 
     Raises:
         Unprocessable: there is none, or it is not of the token's tenant.
@@ -228,14 +228,14 @@ def another_call(request: web.Request, call_id: str, pointer: str) -> Call:
 
 
 async def match_lexicons(request: web.Request, prompt: Prompt | None) -> None:
-    """Match the lexicons of a prompt for the call that the path names where that takes long."""
+    """Apply the lexicons to a long prompt before the command, since that takes long."""
     if prompt is not None:
         source, defaults = request.app[CONTEXT].speech_source, call_of(request).defaults
         await source.match_lexicons(defaults.applied_to(prompt).content)
 
 
 async def check_prompts(call: Call, context: ApiContext, prompts: Mapping[str, tuple[schemas.Speak, Prompt]]) -> None:
-    """Refuse the prompts of a command, by the pointers to their bodies, before any of it is carried out.
+    """Refuse the prompts of a command before any of it is carried out. ``prompts`` is by the pointers to their bodies.
 
     Raises:
         CcTtsError: one is of no use, which is about a field.
@@ -247,7 +247,7 @@ async def check_prompts(call: Call, context: ApiContext, prompts: Mapping[str, t
 
 
 def command(request: web.Request, client_state: str | None, act: Callable[[Call], None]) -> views.Call:
-    """Carry out a command on the call that the path names, which then has the command's client state if that has one."""
+    """Carry out a command on the call in the path, and set the call's client state if the command has one."""
     call = call_of(request)
     act(call)
     if client_state is not None:

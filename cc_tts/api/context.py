@@ -1,4 +1,4 @@
-"""The API is given these objects of the layers below."""
+"""The objects of the layers below that the API needs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,10 @@ from cc_tts.webhooks.webhooks import Webhooks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
-    """Everything the API needs.
+    """Everything that the API needs. ``on_drain`` is called once, when the first drain is requested, and must return at
+    once. ``nodes``: the addresses of other nodes, for requests about their calls. ``pool``: the connection to `cc-tts pool`,
+    if there is one. ``workers``: the workers on other machines that this server has reached. ``operations``: the operators'
+    commands to the server process.
 
     ``on_drain`` is called once, when the first drain is asked for; it must return at once (the composition root waits
     for the calls to end elsewhere). ``nodes``: where requests about calls of other nodes are sent. ``pool``: the connection

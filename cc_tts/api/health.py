@@ -1,4 +1,4 @@
-"""Handlers for operations: alive, ready, metrics, drain, and the cluster that this server belongs to."""
+"""Handlers for operations: liveness, readiness, metrics, drain, and the cluster of this server."""
 
 from typing import Final
 
@@ -47,7 +47,7 @@ async def get_metrics(request: web.Request) -> web.Response:
 
 @ROUTES.add("GET", "/v1/cluster", scope="read")
 async def get_cluster(request: web.Request) -> views.Cluster:
-    """Show this server, the other nodes, the workers of the pool as it last told of them, and other workers."""
+    """Show this server, the other nodes, the workers of the pool as it last reported them, and other workers."""
     context = request.app[CONTEXT]
     link = context.pool
     node = as_node(context.config, context.registry, context.nodes)

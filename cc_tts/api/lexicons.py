@@ -1,4 +1,4 @@
-"""Handlers for lexicons: how names and terms are said."""
+"""Handlers for lexicons: the pronunciations of names and terms."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Every route of the API, and what is said about paths that are none."""
+"""Every route of the API, and the hints for unknown paths."""
 
 import difflib
 import re
@@ -71,10 +71,10 @@ OTHER_NAMES: Final = {
     "cancel": "stop",
     "retrieve": "unhold",
 }
-"""Other control APIs call our commands on a call so."""
+"""The names that other control APIs give to our commands on a call."""
 MIN_LIKENESS: Final = 0.7  # unmeasured
-"""Two segments of a path are alike from this ratio on (difflib): a typing error leaves more, two words of one length about
-0.5.
+"""Two path segments are similar from this ratio on (difflib): a typing error leaves more, two different words of one length
+about 0.5.
 """
 
 
@@ -86,7 +86,7 @@ def about_unknown_path(path: str) -> str:
 
 
 def _nearest_route(path: str) -> str | None:
-    """The path of a route that differs from ``path`` in one segment at most, in which it is similar or means the same."""
+    """Return the path of a route that differs from ``path`` in at most one segment, which is similar or a synonym."""
     known: dict[str, str] = {_filled(route.path, path): route.path for route in ROUTES}
     if path in known:
         return known[path]
@@ -105,7 +105,7 @@ def _nearest_route(path: str) -> str | None:
 
 
 def _filled(template: str, path: str) -> str:
-    """``template`` with the segments of ``path`` in place of its names, if both have as many."""
+    """Fill the segments of ``path`` into the names of ``template``, if both have the same number of segments."""
     asked, wanted = path[:MAX_COMPARED_CHARS].split("/"), template.split("/")
     if len(asked) != len(wanted):
         return template

@@ -1,4 +1,4 @@
-r"""Request bodies, as the types that validate them and that the OpenAPI document is made of.
+r"""Request bodies: the types that validate them and from which the OpenAPI document is generated.
 
 Patterns end in ``$(?!\n)``: in Python a bare ``$`` would let a trailing line feed through.
 """
@@ -39,7 +39,7 @@ from cc_tts.speech.prompt import (
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
 
 MAX_METADATA: Final = 16  # unmeasured
-"""Names in the metadata of a call."""
+"""The most names in the metadata of a call."""
 
 Id = Annotated[
     str,
@@ -218,7 +218,7 @@ class Words(Body, frozen=True):
     lexicons: LexiconNames = ()
 
     def content(self) -> TextContent | SequenceContent:
-        """The words, as a prompt; raises as :func:`words`."""
+        """Return the words as a prompt; raises as :func:`words`."""
         style = style_of(self)
         return words(self.text, self.ssml, style, text_field="text")
 
@@ -233,7 +233,7 @@ class PromptFields(Body, frozen=True):
     client_state: ClientState | None = None
 
     def to_prompt(self, content: Content, *faults: FieldError) -> Prompt:
-        """The prompt for ``content``; raises ``Unprocessable`` for ``faults``."""
+        """Return the prompt for ``content``; raises ``Unprocessable`` for ``faults``."""
         if faults:
             raise Unprocessable.about(*faults)
         return Prompt(
@@ -262,7 +262,7 @@ class Speak(PromptFields, frozen=True):
     cache: Literal["auto", "no"] = "auto"
 
     def prompt(self, *, pointer: str = "", voice: str | None = None) -> Prompt:
-        """The prompt. ``pointer`` is where this body lies in the request, ``voice`` the one if it names none.
+        """Return the prompt. ``pointer`` is the place of this body in the request; ``voice`` is used if the body names none.
 
         Raises:
             Unprocessable: text with NUL, or a staged prompt with options of its own.
@@ -300,7 +300,7 @@ class Play(PromptFields, frozen=True):
     ] = 0.0
 
     def prompt(self, *, pointer: str = "") -> Prompt:
-        """The prompt. ``pointer`` is where this body lies in the request.
+        """Return the prompt. ``pointer`` is the place of this body in the request.
 
         Raises:
             Unprocessable: what is no URL, or an option that does not go with what is played.
@@ -362,7 +362,7 @@ class CallUpdate(Body, frozen=True):
         return dataclasses.replace(defaults, **changed)
 
     def merged_metadata(self, metadata: Mapping[str, str]) -> Mapping[str, str]:
-        """The metadata with these changes.
+        """Return the metadata with these changes.
 
         Raises:
             Unprocessable: too much.
@@ -385,7 +385,7 @@ class GatherPrompt(Speak, frozen=True):
     duration_ms: ToneDuration | None = None
 
     def to_gather(self, pointer: str, barge_in: BargeIn) -> Prompt:
-        """The prompt. ``barge_in`` is that of the gather, which this one's own overrides.
+        """Return the prompt. ``barge_in`` is the gather's, unless the prompt has its own.
 
         Raises:
             Unprocessable, SsmlMalformed, MalformedRequest: as :meth:`Speak.prompt` and :meth:`Play.prompt`.
@@ -416,7 +416,9 @@ class DigitsTo(Body, frozen=True):
     ] = UNSET
 
     def destination(self) -> dtmf.DigitsTo:
-        """The destination for the layer below, with the connection as the client names it; raises ``MalformedRequest``."""
+        """Return the destination for the calls layer, with the connection by the client's name; raises
+        ``MalformedRequest``.
+        """
         if (self.connection is UNSET) == (self.webhook is UNSET):
             raise MalformedRequest.about(FieldError("/digits_to", "exactly one of connection and webhook is needed"))
         return dtmf.DigitsTo(connection=self.connection or "", webhook=self.webhook or "")
@@ -447,7 +449,7 @@ class Gather(OptionalBody, frozen=True):
     client_state: ClientState | None = None
 
     def request(self) -> GatherRequest:
-        """The request to the layer below.
+        """Return the request for the calls layer.
 
         Raises:
             Unprocessable, SsmlMalformed, MalformedRequest: a prompt cannot be used, or the bounds exclude each other.
@@ -469,7 +471,7 @@ class Gather(OptionalBody, frozen=True):
         return GatherRequest(**(fields | prompts), digits_to=digits_to)
 
     def prompts(self, request: GatherRequest) -> dict[str, tuple[Speak, Prompt]]:
-        """The bodies of its prompts by their pointers, and what they ask for in ``request``."""
+        """Return the bodies of its prompts by their pointers, with the prompts in ``request``."""
         both = (
             ("/prompt", self.prompt, request.prompt),
             ("/invalid_prompt", self.invalid_prompt, request.invalid_prompt),
@@ -505,7 +507,7 @@ class Stop(OptionalBody, frozen=True):
 
 
 def style_of(body: Body) -> TextContent:
-    """How the words of a body are spoken, as a prompt without text."""
+    """Return the style of a body's words, as a prompt without text."""
     names = ("voice", "language", "speed", "instructions", "lexicons")
     return TextContent("", **{name: getattr(body, name) for name in names})
 
@@ -519,7 +521,7 @@ def words(
     ssml_field: str = "ssml",
     pointer: str = "",
 ) -> TextContent | SequenceContent:
-    """Words to speak as ``style`` says, of which ``text_field`` or ``ssml_field`` below ``pointer`` was sent.
+    """Return words to speak in this ``style``, from ``text_field`` or ``ssml_field`` below ``pointer``.
 
     Raises:
         Unprocessable: text with NUL.
@@ -536,7 +538,7 @@ def words(
 
 
 def check_text(text: str, pointer: str) -> None:
-    """Refuse what no engine may be given, before the calls layer checks the text; raises ``Unprocessable``."""
+    """Refuse characters that no engine may get, before the calls layer checks the text; raises ``Unprocessable``."""
     refuse(pointer, "NUL (U+0000) cannot be spoken", when="\0" in text)
 
 

@@ -1,4 +1,4 @@
-"""A client may put URIs and headers into a SIP request, and these are checked so that nothing can be injected."""
+"""Checks the URIs and headers that clients put into SIP requests, so that nothing can be injected."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ MAX_HEADERS: Final = 20  # unmeasured
 MAX_HEADER_NAME_CHARS: Final = 64  # unmeasured
 MAX_HEADER_VALUE_CHARS: Final = 1024  # unmeasured
 MAX_HEADERS_CHARS: Final = 4096  # unmeasured
-"""All names and values together."""
+"""The limit for all names and values together."""
 MAX_REASON_CHARS: Final = 128  # unmeasured
 
 _TEL: Final = re.compile(r"tel:\+?[0-9*#().-]{1,40}", re.IGNORECASE)
@@ -27,12 +27,12 @@ def display_name_fault(name: str) -> str | None:
 
 
 def identity_fault(uri: str) -> str | None:
-    """The fault of a URI that a caller's identity is asserted with; ``None`` if it has none."""
+    """Return the fault of a URI for a caller's asserted identity; ``None`` if it is valid."""
     return None if _TEL.fullmatch(uri) else uri_fault(uri)
 
 
 def header_faults(headers: Mapping[str, str]) -> list[FieldError]:
-    """The faults of ``headers`` of a body, which are for an INVITE."""
+    """Yield the faults of a body's ``headers`` for an INVITE."""
     if len(headers) > MAX_HEADERS:
         return [FieldError("/headers", f"at most {MAX_HEADERS} headers")]
     if sum(len(name) + len(value) for name, value in headers.items()) > MAX_HEADERS_CHARS:

@@ -1,4 +1,4 @@
-"""``GET /v1/calls/{id}/stream``: the text of an LLM into a call, as it is written, over a WebSocket.
+"""``GET /v1/calls/{id}/stream``: text of an LLM is spoken on a call while it is generated, over a WebSocket.
 
 JSON text frames both ways; :mod:`cc_tts.calls.input.text_messages` has those to the client.
 """
@@ -34,7 +34,7 @@ from cc_tts.speech.prompt import Prompt
 
 MAX_FRAME_IN_BYTES: Final = 65_536  # unmeasured
 MAX_QUEUED_OUT: Final = 2000  # unmeasured
-"""Messages that wait for a client that does not read."""
+"""The most messages that wait for a client that does not read."""
 _WORDS: Final = Query("words", "true: each word is reported when it is heard.", ("true", "false"))
 _ON_CLOSE: Final = Query(
     "on_close", "When the socket closes, what was not heard is spoken (end), or dropped (clear).", ("end", "clear")
@@ -54,12 +54,12 @@ class StartUtterance(PromptFields, frozen=True, tag_field="type", tag="start"):
     lexicons: LexiconNames = ()
 
     def prompt(self) -> Prompt:
-        """The prompt, whose text is still to come; raises ``Unprocessable`` for an option that is not in this version."""
+        """Return the prompt, whose text follows; raises ``Unprocessable`` for an option that this version lacks."""
         return self.to_prompt(style_of(self))
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the others."""
+    """Base of the other messages."""
 
 
 class Tokens(Frame, frozen=True, kw_only=True, tag="tokens"):
@@ -88,7 +88,7 @@ class End(Frame, frozen=True, kw_only=True, tag="end"):
 
 
 FromClient = StartUtterance | Tokens | Flush | Mark | Clear | End
-"""Clients send these, in the order in which documents list them."""
+"""The client's messages, in the order in which the documents list them."""
 FRAMES: Final = get_args(FromClient)
 _DECODER: Final = msgspec.json.Decoder(FromClient)
 _HALF: Final = re.compile("[\ud800-\udfff]")
@@ -96,7 +96,7 @@ _HALF_ESCAPED: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _Identified(msgspec.Struct):
-    """The id of a message that cannot be followed, so that the client knows which one that is."""
+    """The id of a message that cannot be carried out, so that the client knows which one it is."""
 
     id: StreamId | UnsetType = UNSET
 
@@ -135,9 +135,9 @@ class TextConnection(Connection[StreamMessage]):
         self._stream = TextStream(call, send=self.outbox.put, on_call_ended=self.outbox.close, has_words=has_words)
         self._clears = clears
         self._message_id: StreamId | UnsetType = UNSET
-        """The id of the message that is being followed."""
+        """The id of the current message."""
         self._half = ""
-        """The first half of a character whose other half begins the next tokens."""
+        """The first half of a surrogate pair; the other half begins the next tokens."""
 
     def follow(self, message: WSMessage) -> None:
         self._message_id = UNSET
@@ -163,7 +163,7 @@ class TextConnection(Connection[StreamMessage]):
         self._stream.close()
 
     def _whole(self, text: str) -> str:
-        """The text with the half of a character that ended the tokens before; other halves alone become U+FFFD."""
+        """Return the text with the half pair from the tokens before; other unpaired surrogates become U+FFFD."""
         text, self._half = self._half + text, ""
         if _HALF.search(text) is None:
             return text
@@ -192,7 +192,7 @@ class TextConnection(Connection[StreamMessage]):
 
 
 def _decoded(data: str) -> FromClient:
-    """A message; JavaScript cuts strings inside of characters, and such halves are no fault of tokens.
+    """Decode a message. JavaScript may cut strings inside surrogate pairs, which is no error.
 
     Raises:
         msgspec.DecodeError: not JSON, or not of the right shape.
@@ -219,7 +219,7 @@ def _tokens_with_halves(data: str) -> Tokens:
 
 
 def _id_in(data: str) -> StreamId | UnsetType:
-    """The ``id`` of a message that cannot be followed, where it can be read."""
+    """Return the ``id`` of a message that cannot be carried out, if it can be read."""
     try:
         return msgspec.json.decode(data, type=_Identified).id
     except UNREADABLE:

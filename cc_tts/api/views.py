@@ -1,4 +1,4 @@
-"""Clients get these responses, which are built from calls, utterances and voices.
+"""The responses to clients, built from calls, utterances and voices.
 
 Times of day are seconds since the epoch, as in events.
 """
@@ -29,13 +29,13 @@ Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Made of the attributes of an object of the layers below; ``derived`` makes those fields that are none of them."""
+    """Built from the attributes of an object of the layers below; ``derived`` returns the other fields."""
 
     derived: ClassVar[Mapping[str, Callable[[Any], object]]] = {}
 
     @classmethod
     def of(cls, source: Any, /, **given: Any) -> Self:
-        """``source`` as it is now."""
+        """Return the view of ``source`` now."""
         names = [name for name in cls.__struct_fields__ if name not in given]
         return cls(**{name: cls.derived.get(name, attrgetter(name))(source) for name in names}, **given)
 

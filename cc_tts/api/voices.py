@@ -1,4 +1,4 @@
-"""Handlers for your own voices: a recording becomes a voice, and is forgotten again."""
+"""Handlers that enrol a voice from a recording, and delete it again."""
 
 from typing import Annotated, Any
 

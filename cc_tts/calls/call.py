@@ -1,4 +1,4 @@
-"""One call: its state, and what may be done with it. Changed only on the event loop."""
+"""One call: its state, and the commands that it takes. Changed only on the event loop."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 
 DEFAULT_KEY_MS: Final = 160
-"""How long a key is sent where the client does not say; unmeasured."""
+"""The length of a key that we send, unless the client gives one; unmeasured."""
 
 log = logs.get(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Call(CallView):
-    """A leg seen from the application."""
+    """A call of the API: the server's side of one leg."""
 
     def __post_init__(self) -> None:
         services = self.services
@@ -82,7 +82,7 @@ class Call(CallView):
 
     @property
     def utterances(self) -> Mapping[str, Utterance]:
-        """The utterances that are kept, by their ids, oldest first."""
+        """The utterances that are still known, by id, oldest first."""
         return self.player.utterances
 
     @property
@@ -91,7 +91,7 @@ class Call(CallView):
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether it is an incoming call to which no final answer went out."""
+        """Whether it is an incoming call to which no final response has been sent."""
         waits = self.direction == "inbound" and self.state in (CallState.INCOMING, CallState.EARLY)
         return waits and not self._answering
 
@@ -116,8 +116,7 @@ class Call(CallView):
         return utterance
 
     async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
-        """Silence the current prompt, or everything, and wait until the line is silent. Returns the ids of what was stopped,
-        and how much produced audio was dropped, ms.
+        """Stop the current prompt, or all, and wait for silence. Returns the ids of those, and the dropped audio, ms.
 
         Raises:
             WrongState: the call is over.
@@ -184,9 +183,7 @@ class Call(CallView):
         self.accept()
 
     def accept(self) -> None:
-        """Send 200 if the call still waits for an answer; nothing happens if not. What is to be said is synthesised from now
-        on, and heard from the ACK on.
-        """
+        """Send 200 if the call still waits for an answer. Prompts are synthesised from now on, and heard from the ACK on."""
         if self.waits_for_answer:
             self._answering = True
             self.recorder.begin_wanted()
@@ -204,7 +201,7 @@ class Call(CallView):
         self.services.ua.send(messages.Ring(call_id=self.id, early_media=early_media, lead_in_ms=self.lead_in_ms))
 
     def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
-        """End it; ``call.terminated`` follows.
+        """End the call; ``call.terminated`` follows.
 
         Raises:
             WrongState: it is over.
@@ -224,8 +221,8 @@ class Call(CallView):
         digits: str = "",
         transfer_result: str = "",
     ) -> None:
-        """End it for a reason of our own, after ``tail_ms`` of silence; nothing happens if it is over. ``cause`` is what our
-        BYE says if not the reason, ``digits`` what a gather has collected for it, ``transfer_result`` how a transfer went.
+        """End the call for a reason of our own, after ``tail_ms`` of silence; does nothing if it is over. Our BYE gives
+        ``cause`` if there is one, else the reason, and the results ``digits`` of a gather and ``transfer_result``.
         """
         if self.state is CallState.TERMINATED:
             return
@@ -247,7 +244,7 @@ class Call(CallView):
         self.keeper.keep()  # after it: a call that has a reason to end is ending
 
     def set_hold(self, *, hold: bool) -> None:
-        """Re-INVITE sendonly to hold, or sendrecv to take back.
+        """Hold the call by a re-INVITE with sendonly, or resume it.
 
         Raises:
             WrongState, LineUnsupported: not established, or held already or not held; a line without SIP.
@@ -259,7 +256,7 @@ class Call(CallView):
         self.services.ua.send(messages.SetHold(self.id, hold))
 
     def send_dtmf(self, digits: str, *, duration_ms: int = DEFAULT_KEY_MS) -> None:
-        """Send telephone events of RFC 4733, or INFO where the far side takes that alone.
+        """Send telephone events (RFC 4733), or INFO requests if the far side takes only those.
 
         Raises:
             WrongState: not established.
@@ -272,8 +269,7 @@ class Call(CallView):
         self.services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     def update(self, *, defaults: PromptDefaults, metadata: Mapping[str, str], client_state: str | None = None) -> None:
-        """Replace the call's defaults, metadata and client state. Prompts that are accepted from now on fall back to
-        ``defaults``; those that wait stay as they are.
+        """Replace defaults, metadata and client state. Later prompts use the new ``defaults``; queued ones do not change.
 
         Raises:
             WrongState: the call is over.
@@ -289,7 +285,7 @@ class Call(CallView):
         self.barge_in.refresh()
 
     def end_heard_out(self, local_reason: str, *, cause: str = "", is_cut: bool = False) -> None:
-        """End it after the silence in which the jitter buffer of the far side plays what was sent, unless that was cut."""
+        """End the call after some silence, in which the far side plays what was sent; a cut prompt needs none."""
         has_tail = self.state is CallState.ESTABLISHED and not is_cut
         tail_ms = self.services.config.calls.hangup_tail_ms if has_tail else 0
         self.end(local_reason, sip_code=480 if self.waits_for_answer else None, cause=cause, tail_ms=tail_ms)
@@ -297,8 +293,8 @@ class Call(CallView):
     # --- what another server began ---------------------------------------------------------------------------------------
 
     def restore(self, snapshot: messages.CallSnapshot, record: records.CallRecord) -> None:
-        """Restore a call of a server before this one from the state of its leg. What was in progress completes with
-        ``server_restarted``, except what the leg has of a prompt.
+        """Restore a call of an earlier server from its leg. What was in progress completes with ``server_restarted``, except
+        prompts that the leg still plays.
         """
         clock = self.services.clock
         self.end_in_gap = "server_gone"
@@ -350,12 +346,12 @@ class Call(CallView):
             self._open_early_media()
 
     def _on_media(self, media: messages.MediaActive) -> None:
-        """The leg can be heard; before the answer only if we ring it with early media."""
+        """Media has begun: before the answer only if we have sent early media."""
         self.note_media(media)
         self._open_early_media()
 
     def _on_established(self, established: messages.CallEstablished) -> None:
-        """The ACK. Prompts that waited for it count their time from here."""
+        """The ACK has arrived. Prompts that waited for it count their time from here."""
         self.sip_call_id, self.tags = established.sip_call_id or self.sip_call_id, established.tags
         self.transport = established.transport or self.transport
         if not self.machine.can(CallEvent.ANSWER):
@@ -423,7 +419,7 @@ class Call(CallView):
     }
 
     def terminate(self, ending: Ending, at_ns: int = 0) -> None:
-        """The call is over, since ``at_ns`` if that is given. Everything pending completes with ``call_ended``."""
+        """Mark the call as over, at ``at_ns`` if given. Everything pending completes with ``call_ended``."""
         if not self.machine.can(CallEvent.END):
             return
         self.machine.fire(CallEvent.END)
@@ -443,7 +439,7 @@ class Call(CallView):
         traces.note_end(self, ending)
 
     def _prompt_complete(self, utterance: Utterance) -> None:
-        """Hang up if that was to follow, and let what waits for the end of the prompt begin."""
+        """Hang up if the prompt asked for that, and start whatever waited for its end."""
         cause = utterance.completion_cause
         assert cause is not None
         if _ends_call(utterance, is_last=not self.player.queue):
@@ -474,7 +470,7 @@ class Call(CallView):
     def publish(
         self, data: types.EventData, in_clear: types.CallData | None = None, digits_to: DigitsTo = NOBODY
     ) -> None:
-        """Send an event of this call; what happens to the call itself carries its metadata and client state."""
+        """Publish an event of this call. Events about the call itself carry its metadata and client state."""
         self.keeper.keep()
         if isinstance(data, types.CallData):
             data = self.stamped(data)

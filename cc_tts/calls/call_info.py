@@ -29,7 +29,7 @@ AmdStage = Literal["", "answer", "greeting"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CallInfo:
-    """The facts of a call. The API, the log and the accounting file read them; the call alone changes them."""
+    """The facts of a call. The API, the log and the accounting file read them; only the call changes them."""
 
     id: str
     direction: Direction
@@ -38,22 +38,22 @@ class CallInfo:
     sip_call_id: str
     headers: dict[str, str]
     tags: tuple[str, str] = ("", "")
-    """Those of the dialog, ours and the far side's; empty until it is answered."""
+    """The two tags of the dialog; empty until the call is answered."""
     uri_parameters: dict[str, str] = field(default_factory=dict)
     tenant: str = ""
-    """The tenant whose call it is; empty: the operator's."""
+    """The tenant of the call; empty for the operator's own calls."""
     trunk: str = ""
-    """The trunk that it is placed by, or that it came by."""
+    """The trunk that places the call, or that it came by."""
     route: str = ""
-    """The key of ``[routes]`` that takes an incoming call."""
+    """The key of ``[routes]`` that matched an incoming call."""
     peer: str = ""
-    """The address an INVITE came from, or the host that ours is for."""
+    """The source address of an INVITE that came in, or the host that ours goes to."""
     defaults: PromptDefaults = field(default_factory=PromptDefaults)
     metadata: Mapping[str, str] = field(default_factory=dict)
     client_state: str | None = None
-    """The client's own words, from the last command that gave some. They and ``metadata`` are in every event of the call."""
+    """The client's own data, from the last command that had some. It is in every event of the call, as ``metadata`` is."""
     webhook: CallWebhook | None = None
-    """The endpoint that its events go to besides those of the configuration."""
+    """The endpoint that gets its events in addition to those of the configuration."""
     created_at_s: float = 0.0
     answered_at_s: float | None = None
     ended_at_s: float | None = None
@@ -69,37 +69,37 @@ class CallInfo:
     ending: Ending | None = None
     quality: Quality = field(default_factory=Quality)
     levels: Levels | None = None
-    """How loud it is, while somebody looks."""
+    """The volume of the call, measured while somebody asks for it."""
     local_reason: str | None = None
-    """Why we end the call, once we do."""
+    """The reason for which we end the call, once we do."""
     end_in_gap: str | None = None
-    """The reason of its end if the UA process ends the call of itself, as it does while it has no server."""
+    """The reason that is given if the UA process ends the call while it has no server."""
     hangup_cause: str = ""
     """The cause that our BYE gives."""
     lead_in_ms: int = 0
     disclosure: Disclosure | None = None
-    """Words that its first synthetic ones follow."""
+    """The words that precede its first synthetic words."""
     disclosed_at_s: float | None = None
-    """When that was heard, on the wall clock."""
+    """The wall-clock time at which the disclosure was heard."""
     media_route: tuple[str, MediaDialect] | None = None
-    """The application that the call's route has it connect to, and the dialect that it speaks."""
+    """The URL and the dialect of the application that the call's route connects to."""
     relay_request: RelayRequest | None = None
-    """The relay that it has."""
+    """The relay of the call."""
     amd_stage: AmdStage = ""
-    """The detection still has to find who answers, or when a machine's greeting is over."""
+    """The part that machine detection still has to find: who answers, or the end of a machine's greeting."""
     referral: tuple[str, str] | None = None
-    """The call whose far side asked for this one by REFER, and that REFER."""
+    """The REFER that asked for this call, and the call on which it arrived."""
     recordings: tuple[RecordingStamp, ...] = ()
-    """Those that were made of it, or asked for."""
+    """The recordings of the call, made or requested."""
     invite: messages.Originate | None = None
-    """The UA process was asked to place this; the next trunk gets it, too, if the first does not take it."""
+    """The request that placed this call. It is repeated with the next trunk if the first one fails."""
     traceparent: str = ""
-    """The trace that it belongs to, as the INVITE or the request that placed it says; the call itself once it is traced."""
+    """The trace context of the INVITE or of the request that placed the call; the call's own once it is traced."""
     no_answer_at_s: float | None = None
-    """When an outgoing call is given up that is not answered, on the wall clock."""
+    """The wall-clock time at which an unanswered outgoing call is given up."""
 
     def check_sip(self, command: str, *, instead: str = ": have Asterisk do that with the caller's channel") -> None:
-        """Raise ``LineUnsupported`` if the call came by a line without SIP."""
+        """Raise ``LineUnsupported`` if the call has no SIP."""
         if self.transport in messages.LINES_WITHOUT_SIP:
             raise LineUnsupported(f"call {self.id} came by {self.transport}, which has no {command}{instead}")
 
@@ -118,7 +118,7 @@ class CallInfo:
             self.note_media(snapshot.media)
 
     def ending_by(self, ended: messages.CallEnded) -> Ending:
-        """How the call ended, by what the UA process says of it."""
+        """Return how the call ended, from the report of the UA process."""
         return ending_of(
             ended,
             was_established=self.answered_at_s is not None,
@@ -127,7 +127,7 @@ class CallInfo:
         )
 
     def stamped(self, data: types.CallData) -> types.CallData:
-        """An event of what happens to the call itself, with the metadata and the client state."""
+        """Return an event about the call itself, with the metadata and the client state."""
         client_state = self.client_state if data.client_state is UNSET else data.client_state
         return msgspec.structs.replace(
             data, client_state=UNSET if client_state is None else client_state, metadata=self.metadata or UNSET
@@ -140,12 +140,12 @@ class CallInfo:
 
     @property
     def trace(self) -> TraceContext | None:
-        """The trace that it belongs to; ``None`` if there is none."""
+        """The trace that the call belongs to; ``None`` if there is none."""
         return TraceContext.parse(self.traceparent) if self.traceparent else None
 
     @property
     def trace_headers(self) -> dict[str, str]:
-        """The header that tells an application which trace the call belongs to."""
+        """The header that tells an application the trace context of the call."""
         return {"traceparent": self.traceparent} if self.trace is not None else {}
 
     @property
@@ -159,7 +159,7 @@ class CallInfo:
 
 
 class CallTimer:
-    """One action of a call that is to run later. What it raises is logged."""
+    """One delayed action of a call. Exceptions of the action are logged."""
 
     def __init__(self, call_id: str) -> None:
         self._call_id = call_id
@@ -167,11 +167,11 @@ class CallTimer:
 
     @property
     def is_set(self) -> bool:
-        """Whether an action is still to run."""
+        """Whether an action is waiting to run."""
         return self._handle is not None
 
     def set(self, delay_s: float, action: Callable[[], object]) -> None:
-        """Run ``action`` after this time, in place of what was to run."""
+        """Run ``action`` after this time. It replaces the action that was waiting."""
         self.cancel()
         self._handle = asyncio.get_running_loop().call_later(delay_s, self._run, action)
 

@@ -1,4 +1,4 @@
-"""The life of a call and of an utterance, as tables. ``docs/architecture.md`` prints them; tests walk every cell."""
+"""The states of a call and of an utterance, as tables. ``docs/architecture.md`` prints them; tests walk every cell."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -27,7 +27,7 @@ class CallEvent(StrEnum):
     SPEAK = "speak"
     """Prompts are accepted, stopped, paused or resumed."""
     MODIFY = "modify"
-    """Re-INVITE to hold or to take back (RFC 3261 §14), DTMF."""
+    """Hold or resume by re-INVITE (RFC 3261 §14), or DTMF."""
 
 
 CALL_TABLE: Final[Mapping[tuple[CallState, CallEvent], CallState]] = {
@@ -58,9 +58,9 @@ class UtteranceEvent(StrEnum):
     """An event that changes the state of an utterance."""
 
     START = "start"
-    """Its turn has come: its first audio is asked for."""
+    """Its turn has come."""
     COMPLETE = "complete"
-    """Drained, cut, failed, or its call ended."""
+    """It was played to its end, cut, has failed, or its call has ended."""
 
 
 UTTERANCE_TABLE: Final[Mapping[tuple[UtteranceState, UtteranceEvent], UtteranceState]] = {

@@ -1,4 +1,4 @@
-"""The calls that are up, and ended ones for a while. Runs on: the event loop."""
+"""The live calls, and the ended ones for a while. Runs on: the event loop."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ log = logs.get(__name__)
 
 
 class CallTable:
-    """All calls by their ids. ``draining``: no new ones are taken."""
+    """All calls by id. ``draining``: no new calls are taken."""
 
     def __init__(self, services: CallServices) -> None:
         self._services = services
@@ -50,8 +50,8 @@ class CallTable:
         self._services.metrics.calls_total.labels(direction=call.direction).inc()
 
     def restore(self, call: Call) -> None:
-        """Take in a call that another server has counted. An ended one of the same id is forgotten: dialplans use a UUID of
-        AudioSocket again.
+        """Add a call that another server has counted. An ended call of the same id is forgotten, since dialplans reuse UUIDs
+        of AudioSocket.
         """
         if call.id in self.ended:
             self._forget(call.id)
@@ -59,7 +59,8 @@ class CallTable:
         self._services.metrics.calls_active.set(len(self.live))
 
     def reserve(self, call_id: str, tenant: str, *, is_up: bool = False) -> None:
-        """Count a call among its tenant's until it is retired, unless it is counted already.
+        """Count a call against the quota of its tenant, until it is retired. A call that is already counted is not counted
+        again.
 
         Raises:
             QuotaExceeded: the tenant has as many as it may, and this one is not up.

@@ -1,4 +1,4 @@
-"""How a call ended: the same two words in log, metric, event and API."""
+"""How a call ended, in the same two words for the log, metrics, events and the API."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -12,9 +12,9 @@ from cc_tts.ua.sip.reason import RemoteReason
 Result = Literal["completed", "unanswered", "rejected", "failed"]
 
 PROMPT_FAILED: Final = "prompt_failed"
-"""The reason of a call that we hang up since its prompt broke off, which must not count as a success."""
+"""The reason of a call that we hang up because its prompt failed. It must not count as a success."""
 RELAY_FAILED: Final = "relay_failed"
-"""The same, since the application of its relay did not do its part."""
+"""The reason of a call whose relay failed, because its application did not do its part."""
 REDIRECTION: Final = 3
 SERVER_FAILURE: Final = 5
 """Classes of 300 to 399 and of 500 to 599 (RFC 3261 §7.2)."""
@@ -51,9 +51,9 @@ _Q850_OF_SIP: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """``result`` is the class, ``reason`` the cause, ``sip_code`` what was on the wire (200 for a BYE). ``contacts`` is
-    there for a redirection that was not followed: the URIs it names. ``remote_reasons`` is there if the far side sent a
-    ``Reason`` header (RFC 3326) with its BYE, CANCEL or refusal.
+    """``result`` is the class, ``reason`` the cause, ``sip_code`` the status on the wire (200 for a BYE). ``contacts``: the
+    URIs of a redirection that was not followed. ``remote_reasons``: the ``Reason`` headers (RFC 3326) of the far side's BYE,
+    CANCEL or refusal.
     """
 
     result: Result
@@ -64,7 +64,7 @@ class Ending:
 
 
 def ending_of(ended: CallEnded, *, was_established: bool, local_reason: str | None, direction: str) -> Ending:
-    """Sort the UA's report; ``local_reason`` is our own word for it if we ended the call."""
+    """Classify the report of the UA process. ``local_reason`` is our reason if we ended the call."""
     ending = _sorted(ended, was_established=was_established, local_reason=local_reason, direction=direction)
     return replace(ending, remote_reasons=ended.remote_reasons) if ended.remote_reasons else ending
 
@@ -97,7 +97,7 @@ def _established(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> 
 
 
 def _inbound(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:
-    """The call was not answered, or its 200 was never acknowledged, or the caller cancelled it."""
+    """Classify an incoming call that was not answered, whose 200 was not acknowledged, or that the caller cancelled."""
     if ended_by == "local":
         return Ending("rejected", local_reason or "declined", sip_code)
     if sip_code == REQUEST_TERMINATED:
@@ -119,8 +119,9 @@ def _outbound(ended_by: EndedBy, sip_code: int, local_reason: str | None, contac
 
 
 def q850_cause(ending: Ending, *, was_established: bool, our_cause: str) -> int | None:
-    """The cause of ITU-T Q.850 that a switch would write down for the call; ``None`` where the standard has none. What the
-    far side named goes before what its status stands for. ``our_cause``: what our BYE named, empty if we sent none.
+    """Return the ITU-T Q.850 cause of the ending, as a switch would record it; ``None`` if the standard has none. A cause
+    that the far side names is preferred to the one that its status maps to. ``our_cause`` is the cause in our BYE, empty
+    without one.
     """
     if ending.remote_reasons:
         for reason in ending.remote_reasons:

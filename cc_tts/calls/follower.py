@@ -1,4 +1,5 @@
-"""Whoever is told what happens to a call: clients, its recording, a warm transfer. Also what its parts see of the call.
+"""Followers are told what happens to a call: clients, its recording, a warm transfer. ``CallView`` is the call as its parts
+see it.
 
 Runs on: the event loop.
 """
@@ -21,7 +22,7 @@ from cc_tts.speech.prompt import Prompt
 
 
 class Follower:
-    """Whoever is told what happens to a call; by itself it does nothing about that."""
+    """A follower is told what happens to a call. The default methods do nothing."""
 
     def on_key(self, digit: str, duration_ms: int) -> None:
         """The caller pressed a key; ``x`` while keys are hidden."""
@@ -30,7 +31,7 @@ class Follower:
         """Nothing more will be heard of a prompt."""
 
     def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
-        """The caller began to speak then, or stopped."""
+        """The caller began or stopped speaking at that time."""
 
     def on_call_ended(self, reason: str) -> None:
         """The call is over; nothing follows."""
@@ -38,7 +39,7 @@ class Follower:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CallView(CallInfo, ABC):
-    """A call as its parts and its followers see it. They know no more of it, or each would import all the others."""
+    """A call as its parts and followers see it. They import this class only, and not each other."""
 
     services: CallServices
     player: PromptPlayer = field(init=False)
@@ -50,12 +51,12 @@ class CallView(CallInfo, ABC):
     @property
     @abstractmethod
     def state(self) -> CallState:
-        """Where the call stands."""
+        """The state of the call."""
 
     @property
     @abstractmethod
     def waits_for_answer(self) -> bool:
-        """Whether it is an incoming call to which no final answer went out."""
+        """Whether it is an incoming call to which no final response has been sent."""
 
     @abstractmethod
     def publish(self, data: types.EventData) -> None:
@@ -75,7 +76,7 @@ class CallView(CallInfo, ABC):
 
     @abstractmethod
     def end_heard_out(self, local_reason: str) -> None:
-        """End the call for this reason, once what was just sent is heard."""
+        """End the call for this reason, once the far side has heard what was sent."""
 
 
 class Followers:
@@ -85,7 +86,7 @@ class Followers:
         self._followers: dict[Follower, None] = {}
 
     def check(self, kind: type[Follower], call: CallView, *, limit: int, what: str, key: str) -> None:
-        """Refuse another follower of a kind.
+        """Refuse another follower of this kind if there are too many.
 
         Raises:
             WrongState: the call is over.
@@ -106,7 +107,7 @@ class Followers:
         return len(self._followers)
 
     def leave(self, follower: Follower) -> bool:
-        """Let it go; returns whether it was there."""
+        """Remove a follower; return whether it was there."""
         if follower not in self._followers:
             return False
         del self._followers[follower]
@@ -121,7 +122,7 @@ class Followers:
             each.on_prompt_complete(utterance)
 
     def speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
-        """Tell that the caller begins to speak, or has stopped."""
+        """Tell the followers that the caller has begun or stopped speaking."""
         for each in self:
             each.on_speech(speech_id, at_ns, begins=begins)
 

@@ -1,4 +1,4 @@
-"""Calls that come in: they are routed, answered and greeted, or refused; those of another server are adopted.
+"""Incoming calls: they are routed, and then answered and greeted, or refused. Calls of an earlier server are adopted.
 
 Runs on: the event loop.
 """
@@ -30,13 +30,13 @@ log = logs.get(__name__)
 
 
 MediaConnector = Callable[[Call, str, MediaDialect, Callable[[], None]], None]
-"""Connects a call to the application of its route, by this URL and dialect, and answers it then. The last argument is called
-if the application does not take the connection in time.
+"""Connects a call to the application of its route, by URL and dialect, and then answers the call. The last argument is
+called if the application does not accept the connection in time.
 """
 
 
 class IncomingCalls:
-    """Answers, greets or refuses the calls that come in."""
+    """Answers, greets or refuses incoming calls."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class IncomingCalls:
         self._relays = relays
         self._connect_media = connect_media
         self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
-        """Calls that :meth:`present_adopted` is to tell of."""
+        """Adopted calls that :meth:`present_adopted` has not announced yet."""
 
     def take(self, message: messages.IncomingCall) -> None:
         call = self._new_call(message)
@@ -93,7 +93,7 @@ class IncomingCalls:
         log.info("call_adopted", call_id=call.id, sip_call_id=call.sip_call_id, state=call.state)
 
     def present_adopted(self) -> None:
-        """The server can speak now: tell of the calls that it has adopted, and route those that wait for an answer."""
+        """The server can speak now: announce the adopted calls, and route those that wait for an answer."""
         adopted, self._adopted = self._adopted, []
         for call, snapshot in adopted:
             if call.state is CallState.TERMINATED:
@@ -130,7 +130,7 @@ class IncomingCalls:
         )
 
     def _present(self, call: Call, message: messages.IncomingCall) -> None:
-        """Tell of a call that has come in, and do what its route says."""
+        """Announce a new call, and do what its route says."""
         trusted, config = self._trusts(message), self._services.config
         traces.note_begin(call)
         call.publish(types.CallIncoming(source=message.source, **call.parties))
@@ -197,14 +197,14 @@ class IncomingCalls:
 
 
 def _traceparent(headers: Mapping[str, str]) -> str:
-    """The trace that an INVITE belongs to, by ``X-Traceparent``, without what later versions of it may carry."""
+    """Return the trace context of an INVITE from ``X-Traceparent``, without the fields of later versions."""
     found = next((value for name, value in headers.items() if name.lower() == "x-traceparent"), "")
     trace = TraceContext.parse(found)
     return "" if trace is None else trace.traceparent
 
 
 def _nobody_answered(call: Call, greeting: Prompt | None, reason: str = "not_answered") -> None:
-    """The application did not answer in time or cannot be reached: answer with ``greeting`` instead, if there is one."""
+    """The application did not answer in time or cannot be reached. Answer with ``greeting`` instead, if there is one."""
     if not call.waits_for_answer:
         return
     if greeting is None:
@@ -219,8 +219,8 @@ def _nobody_answered(call: Call, greeting: Prompt | None, reason: str = "not_ans
 
 
 def _refuse(call: Call, error: CcTtsError) -> None:
-    """Answer an INVITE with what ``error`` is in SIP, with the reason in a Warning (RFC 3261 §20.43): what is wrong with the
-    request, and nothing of how the server is doing inside.
+    """Answer an INVITE with the SIP status of ``error``. A Warning header (RFC 3261 §20.43) gives the reason if the request
+    is at fault; nothing is said about the state of the server.
     """
     is_told = isinstance(error, ClientError) and error.detail.isascii() and error.detail.isprintable()
     reason = error.detail if is_told else error.title

@@ -1,4 +1,4 @@
-"""Calls that the application places. Runs on: the event loop."""
+"""Outgoing calls, which applications ask for. Runs on: the event loop."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,8 +38,8 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginateRequest:
-    """A call to place, to a SIP URI or a number. ``from_`` empty: the account's address. ``trunk``: the one that places it.
-    ``referral``: the call whose far side asked for it by REFER, and that REFER.
+    """A call to place, to a SIP URI or a number. ``from_`` empty: the account's address. ``trunk``: the trunk that places
+    it. ``referral``: the REFER that asks for it, and the call on which that arrived.
     """
 
     to: str
@@ -56,10 +56,10 @@ class OriginateRequest:
     client_state: str | None = None
     amd: Amd | None = None
     bridge: KeptBridge | None = None
-    """The call that it is placed for, in the same UA process."""
+    """The call that it will be bridged to, in the same UA process."""
     webhook: CallWebhook | None = None
     disclosure: Disclosure | None = None
-    """In place of that of the configuration."""
+    """The disclosure that replaces that of the configuration."""
     tenant: str = ""
     referral: tuple[str, str] | None = None
 
@@ -110,7 +110,7 @@ class OutgoingCalls:
         return call
 
     def fail_over(self, call: Call, ended: messages.CallEnded) -> bool:
-        """Place a call by its next trunk if the one before it did not take it; returns whether that is so."""
+        """Place a call by its next trunk if the previous one has refused it; return whether this was done."""
         if (
             call.direction == "inbound"
             or not call.trunk
@@ -215,7 +215,7 @@ def _named(display_name: str | None, caller: str) -> str:
 
 
 def _renew_leg(call: Call, attempt: Attempt) -> None:
-    """Another trunk places the call: its leg is a new one, which learns what the one before it knew."""
+    """Tell the new leg of a call, which another trunk places, what the old leg knew."""
     call.trunk, call.callee, call.peer = attempt.trunk, attempt.to, sip_uri.destination(attempt.to)
     call.audio.ask_again()
     call.bridge.leg_renewed()

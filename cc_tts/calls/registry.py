@@ -1,4 +1,6 @@
-"""All calls: passes the UA's reports to them, keeps ended ones for a while, drains. Runs on: the event loop."""
+"""All calls: dispatches the reports of the user agent, keeps ended calls for a while, and drains. Runs on:
+the event loop.
+"""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -28,15 +30,15 @@ from cc_tts.speech.staged.prompts import StagedPrompts
 from cc_tts.ua import messages
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
-"""The time in which at most one event ``server.overloaded`` is published; unmeasured."""
+"""No more than one event ``server.overloaded`` is published in this time; unmeasured."""
 HANGUP_TIMEOUT_S: Final = 3.0
-"""How long the last calls may take to end after our BYE; unmeasured."""
+"""The time that the last calls may take to end after our BYE; unmeasured."""
 
 log = logs.get(__name__)
 
 
 class CallRegistry:
-    """All calls, live ones and ended ones that are still kept."""
+    """All calls: live ones, and ended ones that are still known."""
 
     def __init__(self, services: CallServices, connect_media: MediaConnector) -> None:
         self._services = services
@@ -60,7 +62,7 @@ class CallRegistry:
         services.ua.listen(self)
 
     def reload(self, config: Config) -> None:
-        """Take, place and keep calls by this from now on; calls that are up stay as they are."""
+        """Use this configuration for new calls and new commands; live calls do not change."""
         self._services.reload(config)
 
     @property
@@ -72,7 +74,7 @@ class CallRegistry:
 
     @property
     def not_ready_because(self) -> str | None:
-        """Why a call would not be answered and spoken to now."""
+        """Why a new call could not be answered and spoken to now; ``None`` if it could."""
         if self.draining:
             return "draining"
         if not self._ua.is_ready:
@@ -88,7 +90,7 @@ class CallRegistry:
 
     @property
     def degraded_because(self) -> str | None:
-        """Why prompts are spoken by a plain voice in place of their own; ``None`` when they are not."""
+        """Why the fallback engine speaks in place of the configured one; ``None`` if it does not."""
         return self._services.source.engine.degraded_because
 
     @property
@@ -114,8 +116,8 @@ class CallRegistry:
         return self._ua.lateness.p99_ms
 
     def calls(self, state: CallState | None = None, sip_call_id: str | None = None) -> list[Call]:
-        """Live calls and ended ones still kept, oldest first: all, or those in a state and of a SIP Call-ID. A call to
-        ourselves is two of one Call-ID.
+        """Return live calls and ended ones that are still known, oldest first; if asked, only those in a state or of a SIP
+        Call-ID. A call to ourselves is two calls with one Call-ID.
         """
         everyone = [*self._table.ended.values(), *self._table.live.values()]
         wanted = [call for call in everyone if state in (None, call.state) and sip_call_id in (None, call.sip_call_id)]
@@ -146,7 +148,7 @@ class CallRegistry:
         return self._services.utterances.get(utterance_id)
 
     def check_amd(self) -> None:
-        """Raise ``SpeechNotHeard`` if nothing here can tell who answers a call."""
+        """Raise ``SpeechNotHeard`` if machine detection is not possible here."""
         self._services.vad.check()
 
     async def originate(self, request: OriginateRequest) -> Call:
@@ -165,11 +167,11 @@ class CallRegistry:
         return self._outgoing.place(request)
 
     def present_adopted(self) -> None:
-        """The server can speak now: tell of the calls that it has adopted, and route those that wait for an answer."""
+        """The server can speak now: announce the adopted calls, and route those that wait for an answer."""
         self._incoming.present_adopted()
 
     def start_drain(self) -> bool:
-        """Take no new calls from now on; returns whether the drain began with this."""
+        """Take no new calls from now on; return whether this call began the drain."""
         if self.draining:
             return False
         self._table.draining = True
@@ -180,7 +182,7 @@ class CallRegistry:
         return True
 
     async def follow_engine(self) -> None:
-        """Refuse new calls with 503 while the engine takes no prompt, as :class:`EngineGate` says; until cancelled."""
+        """Refuse new calls with 503 while the engine cannot speak, as :class:`EngineGate` decides. Runs until cancelled."""
         while True:
             self._look_at_engine()
             await asyncio.sleep(LOOK_S)
@@ -199,11 +201,13 @@ class CallRegistry:
             log.warning("speech_degraded" if degraded else "speech_restored", reason=engine.degraded_because)
 
     def _admit(self) -> None:
-        """Tell the UA processes whether to let calls in."""
+        """Tell the UA processes whether to accept new calls."""
         self._ua.set_accepting(accepting=self._gate.is_open and not self.draining)
 
     async def drained(self, *, timeout_s: float) -> bool:
-        """Wait until the last call ended; after ``timeout_s`` end the rest. Returns whether all ended by themselves."""
+        """Wait until the last call has ended; end the others after ``timeout_s``. Returns whether all ended
+        by themselves.
+        """
         await self._table.until_empty(timeout_s)
         left = list(self._table.live.values())
         for call in left:

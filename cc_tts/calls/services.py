@@ -1,4 +1,4 @@
-"""Dependencies that all calls share."""
+"""The dependencies that all calls share."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -29,7 +29,7 @@ from cc_tts.voices.voice import Voice
 
 @dataclass(slots=True, kw_only=True)
 class CallServices:
-    """``config`` is that of now: a reload replaces it, and changes only what the next call or command looks at."""
+    """``config`` is the current configuration: a reload replaces it, and affects only later calls and commands."""
 
     config: Config
     ua: UaClient
@@ -73,7 +73,7 @@ class CallServices:
         )
 
     def reload(self, config: Config) -> None:
-        """Take, place and keep calls by this from now on; calls that are up stay as they are."""
+        """Use this configuration for new calls and new commands; live calls do not change."""
         self.config = config
         self.tenants.reload(config.tenants)
         self.trusted_peers = PeerList(config.sip.trusted_peers)
@@ -86,14 +86,14 @@ class CallServices:
         self.events.publish(event, tenant=prompt.tenant)
 
     def resolved(self, prompt: Prompt, tenant: str) -> Prompt:
-        """The prompt with what was staged under the id that it names, or with the download of its URL; raises
-        ``PromptNotFound`` and ``UrlNotAllowed``.
+        """Return the prompt with its staged content, or with the download of its URL; raises ``PromptNotFound`` and
+        ``UrlNotAllowed``.
         """
         content = self.staged.resolved(prompt.content, tenant)
         return prompt if content is prompt.content else replace(prompt, content=content)
 
     def checked(self, prompt: Prompt, tenant: str, defaults: PromptDefaults) -> tuple[Prompt, Voice | None]:
-        """Return what is said or played of a prompt with the ``defaults`` of a call, and the voice.
+        """Return the prompt's content with the ``defaults`` of a call, and its voice.
 
         Raises:
             CcTtsError: it is of no use.
@@ -104,8 +104,8 @@ class CallServices:
         return prompt, self.source.check(prompt.content)
 
     def check_capacity(self, tenant: str, content: Content, *, may_wait: bool = False) -> None:
-        """Refuse a prompt that would start now if the engine, or the tenant's part of it, is used up. One that ``may_wait``
-        waits for a full engine.
+        """Refuse a prompt that would start now if the engine, or the tenant's share of it, is full. A prompt that
+        ``may_wait`` waits for a full engine.
 
         Raises:
             EngineOverloaded, QuotaExceeded: it is.
@@ -117,7 +117,7 @@ class CallServices:
         self.tenants.check_stream(tenant, lambda: self.source.utilisation(content))
 
     def hold_stream(self, tenant: str, content: Content) -> Reservation:
-        """The content begins to be spoken; raises as :meth:`check_capacity`, of the tenant's part."""
+        """Reserve a stream for content that begins to be spoken; raises as :meth:`check_capacity` for the tenant's share."""
         if not texts_of(content):
             return Reservation()
         return self.tenants.hold_stream(tenant, lambda: self.source.utilisation(content))

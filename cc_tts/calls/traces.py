@@ -82,7 +82,7 @@ def accounting_line(call: CallInfo, ending: Ending) -> CallLine:
 
 
 def observe(quality: Quality, metrics: Metrics) -> None:
-    """Count how an answered call sounded, as far as RTCP told."""
+    """Count the quality of an answered call, as far as RTCP reported it."""
     if expected := quality.packets_received + quality.packets_lost:
         metrics.call_lost.observe(quality.packets_lost / expected)
     for series, ms in ((metrics.call_jitter, quality.jitter_ms), (metrics.call_round_trip, quality.round_trip_ms)):

@@ -1,1 +1,1 @@
-"""Operators ask this of the server process: how it is, its tenants, a reload, what it logs."""
+"""The commands of operators to the server process: its status, its tenants, a reload, its log levels."""

@@ -1,4 +1,4 @@
-"""The SIP messages of a call as text for people, and as a file for Wireshark. No I/O."""
+"""The SIP messages of a call as a ladder of text, and as a capture file for Wireshark. No I/O."""
 
 import ipaddress
 import re
@@ -10,21 +10,21 @@ from typing import Final
 from cc_tts.ua.messages import TracedMessage
 
 WIDTH: Final = 64
-"""Columns between the two lines of a ladder; unmeasured."""
+"""The columns between the two lines of a ladder; unmeasured."""
 LINK_RAW: Final = 101
 """``LINKTYPE_RAW``: a packet begins with its IP header (tcpdump.org)."""
 DATAGRAM_BYTES: Final = 65_507
-"""A UDP datagram takes no more."""
+"""The most that a UDP datagram takes."""
 _UDP: Final = 17
 _TTL: Final = 64
-"""Nobody looks at it."""
+"""The time to live of the packets; nobody looks at it."""
 _NOT_PRINTABLE: Final = re.compile(
     "[^\\x20-\\x7e\u00a1-\u200d\u2010-\u2027\u2030-\u205e\u2070-\ud7ff\ue000-\U0010ffff]"
 )
 
 
 def ladder(call_id: str, sip_call_id: str, messages: Sequence[TracedMessage], *, is_full: bool = False) -> str:
-    """Return a line for each message, between us and the far side; ``is_full``: the messages follow."""
+    """Return one line for each message between us and the far side. ``is_full``: the messages follow."""
     remotes = list(dict.fromkeys(_shown(each.remote) for each in messages))
     far = remotes[0] if len(remotes) == 1 else "far side"
     lines = [f"{call_id}  Call-ID {_plain(sip_call_id)}", "", f"{'':28}cc-tts{far:>{WIDTH - 4}}"]
@@ -62,12 +62,12 @@ def _shown(address: tuple[str, int]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that cannot move the cursor of a terminal."""
+    """Return the text without characters that could move the cursor of a terminal."""
     return _NOT_PRINTABLE.sub("\ufffd", text.replace("\t", " "))
 
 
 def pcap(messages: Sequence[TracedMessage]) -> bytes:
-    """Return a capture file (tcpdump.org, savefile format), in which TCP and TLS are UDP datagrams as well."""
+    """Return a capture file (tcpdump.org, savefile format). TCP and TLS are shown as UDP datagrams as well."""
     packets = [struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, LINK_RAW)]
     for each in messages:
         source, target = (each.local, each.remote) if each.is_sent else (each.remote, each.local)
@@ -78,7 +78,7 @@ def pcap(messages: Sequence[TracedMessage]) -> bytes:
 
 
 def _datagram(source: tuple[str, int], target: tuple[str, int], payload: bytes) -> bytes:
-    """Return an IPv4 packet with a UDP datagram, which may leave out its checksum."""
+    """Return an IPv4 packet with a UDP datagram, without the optional checksum."""
     udp = struct.pack("!HHHH", source[1], target[1], 8 + len(payload), 0) + payload
     hosts = _packed(source[0]) + _packed(target[0])
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, _TTL, _UDP, 0) + hosts

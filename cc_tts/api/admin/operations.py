@@ -1,4 +1,4 @@
-"""The parts of the server process that operators ask for or change, as the API sees them."""
+"""The parts of the server process that operators can ask for or change, as the API sees them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpeechWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that speaks. What is null it has not told yet."""
+    """A speech worker. Fields that it has not reported yet are null."""
 
     name: Annotated[str, Meta(description="Of a worker elsewhere its address.")]
     where: Literal["here", "elsewhere"]
@@ -81,8 +81,8 @@ async def _never_set(_log: LogConfig) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """``reload`` reads the configuration again, as SIGHUP has the server do; it raises ``NotReady`` while the server starts,
-    and ``ConfigError``, after which nothing has changed. ``set_log`` raises ``NotReady`` likewise.
+    """``reload`` reads the configuration again, as SIGHUP does; it raises ``NotReady`` while the server starts, and
+    ``ConfigError`` if nothing was changed. ``set_log`` raises ``NotReady`` likewise.
     """
 
     reload: Callable[[], Awaitable[Reloaded]] = _never_reloaded

@@ -1,4 +1,4 @@
-"""The files of the console, which a browser runs as they are. They hold no secret: whoever opens the page brings a token."""
+"""Serves the files of the console, which run in the browser. They hold no secret: the user enters a token."""
 
 import asyncio
 from functools import cache
@@ -27,7 +27,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
-"""No inline script or style, nothing from elsewhere, no frame around it, and no text that is taken for markup."""
+"""No inline script or style, nothing from other origins, no frame around the page, and no guessing of content types."""
 
 ROUTES: Final = RouteTable("Console")
 

@@ -1,1 +1,1 @@
-"""Events over HTTP: as WebSocket frames, as server-sent events, and the document that describes them."""
+"""Events over HTTP: as WebSocket messages, as server-sent events, and their AsyncAPI document."""

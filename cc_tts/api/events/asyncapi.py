@@ -1,4 +1,4 @@
-"""``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the streams of calls, made from what is sent."""
+"""``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the streams of calls, generated from their types."""
 
 import asyncio
 import functools
@@ -36,7 +36,7 @@ _DESCRIPTION: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CallSocket:
-    """A WebSocket of a call: its channel, what is before the names of its messages, and these of each way."""
+    """A WebSocket of a call: its channel, the prefix of the names of its messages, and the messages of each direction."""
 
     channel: str
     prefix: str
@@ -44,7 +44,7 @@ class _CallSocket:
     description: str
     query: Sequence[Query]
     receives: tuple[str, str]
-    """The operation and its summary."""
+    """The operation of the messages that the server receives, and its summary."""
     sends: tuple[str, str]
     received: Sequence[type[msgspec.Struct]]
     sent: Sequence[type[msgspec.Struct]]

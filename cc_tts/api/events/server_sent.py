@@ -18,15 +18,15 @@ from cc_tts.calls.events.bus import EventBus, Subscription
 
 CONTENT_TYPE: Final = "text/event-stream"
 HEARTBEAT_S: Final = 15.0  # unmeasured
-"""Something is sent at least this often: proxies close connections that are silent for 30 to 60 s."""
+"""Something is sent at least this often, since proxies close connections that are silent for 30 to 60 s."""
 SEND_TIMEOUT_S: Final = 5.0  # unmeasured
-"""How long one write may wait for the reader."""
+"""The time that one write may wait for the reader."""
 CLIENT_POLL_S: Final = 1.0  # unmeasured
-"""How often a wait for events looks whether the client is still there."""
+"""While it waits for events, the server checks this often whether the client is still connected."""
 UNACKNOWLEDGED_TIMEOUT_MS: Final = 30_000
 """The kernel closes the connection of a client that acknowledges nothing for this long (TCP_USER_TIMEOUT)."""
 RETRY_MS: Final = 1000  # unmeasured
-"""How long a client is asked to wait before it connects again."""
+"""The time that a client is asked to wait before it reconnects."""
 HEADERS: Final = {
     hdrs.CONTENT_TYPE: CONTENT_TYPE,
     hdrs.CACHE_CONTROL: "no-store",

@@ -1,4 +1,4 @@
-"""``GET /v1/events``: what one reader subscribes to, over a WebSocket or as server-sent events, whichever it asks for."""
+"""``GET /v1/events``: the subscription of one reader, over a WebSocket or as server-sent events."""
 
 import asyncio
 import re
@@ -123,7 +123,7 @@ async def close_all(
 
 
 def _filters(request: web.Request) -> tuple[str | None, frozenset[str] | None]:
-    """The call and the types of events that are asked for; ``None``: all."""
+    """Return the call and the types of events that are asked for; ``None`` for all."""
     call_id = request.query.get(CALL_ID) or None
     if call_id is not None and len(call_id) > MAX_CALL_ID_CHARS:
         raise MalformedRequest(f"call_id has at most {MAX_CALL_ID_CHARS} characters")

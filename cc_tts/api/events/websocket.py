@@ -30,7 +30,7 @@ WRITE_BUFFER_BYTES: Final = 65_536
 _DISPLACED: Final = (WSCloseCode.TRY_AGAIN_LATER, b"others have fewer readers, and there is no room for more")
 
 _RECEIVING, _SENDING = 0, 1
-"""Places of the tasks of :func:`serve`."""
+"""The places of the tasks of :func:`serve` in its result."""
 
 T = TypeVar("T")
 
@@ -38,12 +38,12 @@ OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.
 
 
 class Socket(Protocol):
-    """The WebSockets of both sides of aiohttp can do this."""
+    """The methods that the WebSockets of both sides of aiohttp have."""
 
     def __aiter__(self) -> AsyncIterator[WSMessage]: ...
 
     async def send_frame(self, message: bytes, opcode: WSMsgType) -> None:
-        """Send one message; waits while too much is unsent."""
+        """Send one message; waits while too many bytes are unsent."""
         ...
 
     async def ping(self) -> None: ...
@@ -54,7 +54,7 @@ class Socket(Protocol):
 
 
 def why_closed(code: int, message: bytes, max_frame_bytes: int) -> bytes:
-    """The reason of a close: aiohttp closes for a message that is too long without a word of why."""
+    """Return the reason of a close. aiohttp gives none for a message that is too long."""
     is_too_long = not message and code == WSCloseCode.MESSAGE_TOO_BIG
     return b"a message may have %d bytes at most" % max_frame_bytes if is_too_long else message
 
@@ -69,7 +69,7 @@ class _ServerSocket(web.WebSocketResponse):
 
 
 def new_socket(*, max_frame_bytes: int, **options: Any) -> web.WebSocketResponse:
-    """A WebSocket whose handshake is not answered yet. ``options`` are those of ``web.WebSocketResponse``."""
+    """Return a WebSocket whose handshake has not been answered. ``options`` are those of ``web.WebSocketResponse``."""
     return _ServerSocket(
         timeout=CLOSE_TIMEOUT_S,
         max_msg_size=max_frame_bytes,
@@ -117,7 +117,7 @@ async def _close(socket: Socket, code: WSCloseCode, message: bytes) -> None:
 
 
 async def _send_all(socket: Socket, outbox: Outbox[T], encode: Callable[[T], Iterable[str | bytes]]) -> None:
-    """Send until the end, or until the reader is too slow: the outbox then has overflowed."""
+    """Send until the end, or until the reader is too slow and the outbox overflows."""
     async for item in outbox:
         if outbox.overflowed:
             return
@@ -134,7 +134,7 @@ async def _send_all(socket: Socket, outbox: Outbox[T], encode: Callable[[T], Ite
 
 
 async def receive_nothing(socket: web.WebSocketResponse) -> None:
-    """Answer pings and closes; throw the rest away, as long as it is not too much."""
+    """Answer pings and closes, and discard everything else, up to a limit."""
     loop = asyncio.get_running_loop()
     window_start_s, num_frames = loop.time(), 0
     async for _message in socket:

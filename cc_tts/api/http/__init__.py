@@ -1,1 +1,1 @@
-"""Every request passes these modules: connections, tokens, bodies, problem details. They make the OpenAPI document too."""
+"""The layers that every request passes: connections, tokens, bodies, problem documents. Also the OpenAPI document."""

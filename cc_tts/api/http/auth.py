@@ -24,20 +24,20 @@ REALM: Final = "cc-tts"
 
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
 _SCHEMES: Final = ("bearer", "token")
-"""``Token`` is that of Deepgram's clients."""
+"""``Token`` is the scheme of Deepgram's clients."""
 ELEVENLABS_HEADER: Final = "xi-api-key"
 _KEY_HEADERS: Final = (ELEVENLABS_HEADER, "X-API-Key", "x-vapi-secret")
-"""Clients of ElevenLabs and of Cartesia, and Vapi send their key so."""
+"""The headers in which clients of ElevenLabs, of Cartesia, and Vapi send their key."""
 _HTTP_PORT: Final = "80"
-"""Left out of ``Host`` and ``Origin`` by browsers (RFC 6454 §6.1)."""
+"""Browsers leave this port out of ``Host`` and ``Origin`` (RFC 6454 §6.1)."""
 _SAME_ORIGIN_FETCHES: Final = frozenset({"same-origin", "none"})
-"""``Sec-Fetch-Site`` of a page of the same origin, and of an address that the user typed."""
+"""``Sec-Fetch-Site`` of a page of the same origin, and of an address that the user has typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
     """The sender of a request. ``key`` is the digest of its token, so that holders can be compared without the token.
-    ``tenant``: whose calls it sees; empty: all, as the operator's.
+    ``tenant``: the tenant whose calls it sees; empty for the operator, who sees all.
     """
 
     key: str
@@ -46,22 +46,24 @@ class Holder:
 
     @property
     def shown(self) -> str:
-        """The log shows this of it: the beginning of the SHA-256 of its token, with which an operator finds the token."""
+        """The name of the holder in the log: the first digits of the SHA-256 of its token, by which an operator finds the
+        token.
+        """
         return self.key[:12] or "anybody"
 
     @property
     def owner(self) -> str:
-        """The owner of the share that is used: the tenant, or the token."""
+        """The owner of the share that the request uses: the tenant, or else the token."""
         return self.tenant or self.key
 
     def own(self, name: str) -> str:
-        """A name that only requests with the same token can mean; empty stays empty."""
+        """Return a name that is valid only for requests with the same token; empty stays empty."""
         return f"{self.key}/{name}" if name else ""
 
 
 ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
 NOBODY: Final = Holder("", frozenset())
-"""A client is nobody while its token is still to come."""
+"""The holder of a connection whose token has not arrived yet."""
 
 
 class TokenAuthenticator:
@@ -79,7 +81,7 @@ class TokenAuthenticator:
         self._holders = tuple(Holder(_digest(token.token), frozenset(token.scopes), token.tenant) for token in tokens)
 
     def authenticate(self, request: web.Request, scope: Scope) -> Holder:
-        """The holder of the request's token; ``ANYBODY`` where no tokens are configured.
+        """Return the holder of the request's token; ``ANYBODY`` if no tokens are configured.
 
         Raises:
             Unauthorized: no token or an unknown one.
@@ -91,7 +93,7 @@ class TokenAuthenticator:
         return bool(self._holders) and not _token_of(request)
 
     def holder_of(self, token: str, scope: Scope) -> Holder:
-        """The holder of a token; as :meth:`authenticate`."""
+        """Return the holder of a token; as :meth:`authenticate`."""
         if not self._holders:
             return ANYBODY
         if not token:
@@ -116,16 +118,16 @@ class TokenAuthenticator:
 
 AUTHENTICATOR: Final = web.AppKey("authenticator", TokenAuthenticator)
 HOLDER: Final[ContextVar[Holder]] = ContextVar("holder")
-"""The holder of the token of the request that this task serves; aiohttp serves each in a task of its own."""
+"""The holder of the current request's token. aiohttp runs each request in a task of its own."""
 
 
 def current_tenant() -> str:
-    """The tenant whose token the request of this task has; empty: the operator's."""
+    """Return the tenant of the current request's token; empty for the operator."""
     return HOLDER.get().tenant
 
 
 def challenge(request: web.Request, status: int) -> str | None:
-    """``WWW-Authenticate`` of a response (RFC 6750 §3); ``None`` for other statuses than 401 and 403."""
+    """Return ``WWW-Authenticate`` of a response (RFC 6750 §3); ``None`` for statuses other than 401 and 403."""
     match status:
         case 401 if "Authorization" in request.headers:
             return f'Bearer realm="{REALM}", error="invalid_token"'
@@ -137,7 +139,7 @@ def challenge(request: web.Request, status: int) -> str | None:
 
 
 def _token_of(request: web.Request) -> str:
-    """The token of a request; empty if it has none."""
+    """Return the token of a request; empty if it has none."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() in _SCHEMES and token.strip():
         return token.strip()
@@ -161,13 +163,15 @@ def _check_same_origin(request: web.Request) -> None:
 
 
 def _authority(text: str) -> tuple[str, str]:
-    """Host and port as browsers compare them; two empty strings if ``text`` is not an authority."""
+    """Return host and port as browsers compare them; two empty strings if ``text`` is not an authority."""
     match = _HOST.fullmatch(text.lower())
     return (match[1], match[2] or _HTTP_PORT) if match else ("", "")
 
 
 def _is_loopback(authority: tuple[str, str]) -> bool:
-    """``localhost`` or a loopback address. Names below ``localhost`` and names that DNS would resolve are not accepted."""
+    """Whether it is ``localhost`` or a loopback address. Names below ``localhost`` and names that need DNS
+    are not accepted.
+    """
     host = authority[0].strip("[]")
     if host == "localhost":
         return True

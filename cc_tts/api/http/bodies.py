@@ -1,4 +1,5 @@
-"""Request bodies: bounded in bytes and time, JSON only, decoded into one of ``schemas.py``; and JSON responses.
+"""Request bodies: bounded in size and time, JSON only, decoded into one of the structs of ``schemas.py``. Also JSON
+responses.
 
 400 is for what is not JSON or not of the right shape (type, missing or unknown field), 422 for the right shape with a
 value out of bounds. The fault is named by a JSON pointer (RFC 6901).
@@ -34,8 +35,8 @@ JSON: Final = "application/json"
 _HALF_OF_CHARACTER: Final = re.compile(
     rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
-"""Half of a character alone, which JSON can write and UTF-8 cannot (RFC 8259 §8.2); before it an escaped backslash or a
-whole character, which are none.
+"""An unpaired surrogate, which JSON can write and UTF-8 cannot (RFC 8259 §8.2). The alternatives before it match escaped
+backslashes and surrogate pairs.
 """
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ async def read(
     other_types: Iterable[str] = (),
     key: str = "http.max_body_bytes",
 ) -> bytes:
-    """The body as it came; empty if there is none. ``key`` is what sets ``max_bytes``.
+    """Return the body, empty if there is none. ``key`` is the configuration key that sets ``max_bytes``.
 
     Raises:
         UnsupportedMediaType: it is neither JSON nor of ``other_types``, not in UTF-8, or compressed.
@@ -93,7 +94,7 @@ async def _bounded(request: web.Request, max_bytes: int, key: str) -> bytes:
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """Read JSON as a ``kind``.
+    """Decode JSON as a ``kind``.
 
     Raises:
         MalformedRequest: not JSON, not UTF-8, or of the wrong shape.
@@ -108,7 +109,7 @@ def decode(body: bytes, kind: type[T]) -> T:
 
 
 def explained(error: Exception, kind: Any) -> ClientError:
-    """The error for a client whose JSON raised one of :data:`UNREADABLE` when it was read as a ``kind``."""
+    """Return the error for a client whose JSON raised one of :data:`UNREADABLE` when it was decoded as a ``kind``."""
     match error:
         case msgspec.ValidationError():
             return _explained(str(error), kind)
@@ -121,7 +122,7 @@ def explained(error: Exception, kind: Any) -> ClientError:
 
 
 def shaped(value: object, kind: type[T]) -> T:
-    """A value that did not come as JSON as a ``kind``; raises as :func:`decode`."""
+    """Convert a value that did not come as JSON into a ``kind``; raises as :func:`decode`."""
     try:
         return msgspec.convert(value, kind, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
@@ -129,12 +130,12 @@ def shaped(value: object, kind: type[T]) -> T:
 
 
 def mended(encoded: bytes) -> bytes:
-    """JSON with U+FFFD for each half of a character that stands alone, as JavaScript writes what it has cut in two."""
+    """Return JSON with U+FFFD for each unpaired surrogate; JavaScript leaves these when it cuts a string."""
     return _HALF_OF_CHARACTER.sub(_whole, encoded)
 
 
 def _whole(match: re.Match[bytes]) -> bytes:
-    """U+FFFD for half of a character alone."""
+    """Return U+FFFD for an unpaired surrogate."""
     return rb"\ufffd" if match["half"] else match.group()
 
 
@@ -144,7 +145,7 @@ def response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None
 
 @contextmanager
 def located(pointers: Mapping[Any, str]) -> Iterator[None]:
-    """Give an error raised inside the pointer of its class in ``pointers``, unless it names a field already."""
+    """Add a field to an error raised inside: the pointer of its class in ``pointers``, unless it names a field already."""
     try:
         yield
     except ClientError as error:
@@ -155,7 +156,7 @@ def located(pointers: Mapping[Any, str]) -> Iterator[None]:
 
 
 def pointer_to(*names: str) -> str:
-    """A JSON pointer (RFC 6901 §3: ``~`` and ``/`` are escaped)."""
+    """Return a JSON pointer (RFC 6901 §3: ``~`` and ``/`` are escaped)."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
@@ -200,7 +201,7 @@ def _explained(message: str, kind: Any) -> ClientError:
 
 
 def _tags(kinds: Iterable[Any]) -> list[str]:
-    """The values by which the structs of a union are told from each other."""
+    """Return the tag values of the structs of a union."""
     tags = (getattr(each, "__struct_config__", None) for each in kinds)
     return [str(tag.tag) for tag in tags if tag is not None and tag.tag is not None]
 
@@ -212,7 +213,7 @@ def _none_of(sent: str, kinds: Iterable[Any]) -> str:
 
 
 def _type_at(kind: Any, names: Sequence[str]) -> list[Any]:
-    """The types that a value may have at this place in a body of type ``kind``."""
+    """Return the types that a value may have at this place in a body of type ``kind``."""
     kinds = _alternatives(kind)
     for name in names:
         inner: list[Any] = []
@@ -240,7 +241,7 @@ def _fields(kinds: Iterable[Any]) -> list[str]:
 
 
 def _names(path: str) -> list[str]:
-    """``$.x[0].y`` → x, 0, y. A key that msgspec does not name (``[...]``) ends it."""
+    """Split a path: ``$.x[0].y`` gives x, 0, y. A key that msgspec does not name (``[...]``) ends it."""
     names: list[str] = []
     for name, index, unnamed in _STEP.findall(path):
         if unnamed:

@@ -1,4 +1,4 @@
-"""The listening socket of the control API: how many connections there may be, and for how long one may send nothing.
+"""The listening socket of the control API: the number of connections, and how long each may be idle.
 
 asyncio's own listener accepts as many connections as wait, whatever files are left, and reports each failure to accept
 without end. This one accepts them one by one. When there are as many as allowed, the connection that has been without a
@@ -30,19 +30,19 @@ from cc_tts.processes.tasks import cancel_all
 SERVER: Final = "cc-tts"
 """The header ``Server``, without versions (RFC 9110 §10.2.4)."""
 BACKLOG: Final = 128
-"""Connections that the kernel completes before they are accepted."""
+"""The connections that the kernel completes before they are accepted."""
 SPARE_FILES: Final = 64
-"""Open files of the server process that are not for connections."""
+"""The open files of the server process that are not for connections."""
 MIN_CONNECTIONS: Final = 8  # unmeasured
-"""Allowed however few files may be open."""
+"""This many connections are allowed even if few files may be open."""
 ACCEPTS_A_TURN: Final = 32
-"""Connections that wait and are accepted before other tasks get their turn. Unmeasured."""
+"""The most connections that are accepted before other tasks run. Unmeasured."""
 ACCEPT_PAUSE_S: Final = 0.5  # unmeasured
-"""How long nothing is accepted after the system refused, as when open files or memory have run out."""
+"""The pause in accepting after the system has refused, as when open files or memory have run out."""
 IDLE_CONNECTION_TIMEOUT_S: Final = 75.0  # unmeasured
-"""A connection between two requests is closed after this, which is longer than reverse proxies keep theirs."""
+"""A connection between two requests is closed after this time, which is longer than reverse proxies keep theirs."""
 LINGERING_TIMEOUT_S: Final = 1.0  # unmeasured
-"""How long the rest of a refused body is read before the connection is closed."""
+"""The time for which the rest of a refused body is read before the connection is closed."""
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _REFUSAL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
@@ -51,7 +51,9 @@ _REFUSAL: Final = (
 _REFUSED: Final = CapacityExceeded("too many connections (http.max_connections, http.max_connections_per_source)")
 
 _SILENT: Final = logging.getLogger("cc_tts.api.protocol")
-"""This logger takes what aiohttp logs of unreadable requests: it quotes header lines, and a header may be a token."""
+"""The logger for aiohttp's errors about unreadable requests. They quote header lines, which may hold a token, so nothing is
+written.
+"""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 _OPTIONS: Final[dict[str, Any]] = {
@@ -65,7 +67,7 @@ log = logs.get(__name__)
 
 
 class Connection(web.RequestHandler):
-    """One connection. It is idle until a whole request head has come, and again after the response."""
+    """One connection. It is idle until a whole request head has arrived, and again after the response."""
 
     __slots__ = ("_head_timer", "_listener", "idle_since_ns", "source")
 
@@ -81,13 +83,13 @@ class Connection(web.RequestHandler):
         self._await_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Asyncio: it is over."""
+        """Called by asyncio when the connection has ended."""
         self._forget_timer()
         self._listener.remove(self)
         super().connection_lost(exc)
 
     def handle_error(self, request: Any, status: int = 500, exc: Any = None, message: str | None = None) -> Any:
-        """Aiohttp: a request that cannot be read as HTTP, or an exception that no middleware saw."""
+        """Called by aiohttp for a request that is not valid HTTP, or for an exception that no middleware caught."""
         super().handle_error(request, status, exc, message)  # raises if a response has begun
         error = MalformedRequest("this cannot be read as HTTP") if status < 500 else None  # noqa: PLR2004
         asked = problems.Asked("/")
@@ -97,13 +99,13 @@ class Connection(web.RequestHandler):
         return response
 
     def data_received(self, data: bytes) -> None:
-        """Asyncio: part of a request has arrived."""
+        """Called by asyncio when a part of a request has arrived."""
         if self.idle_since_ns is not None and self._head_timer is None:
             self._await_head()
         super().data_received(data)
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
-        """Aiohttp: it is a WebSocket from now on, with ``parser`` to read its frames."""
+        """Called by aiohttp when the connection becomes a WebSocket; ``parser`` reads its frames."""
         super().set_parser(cast("Any", MaskedFrames(parser)), data_received_cb)
 
     def request_began(self) -> None:
@@ -127,7 +129,8 @@ class Connection(web.RequestHandler):
 
 
 class Listener:
-    """Serves an application. ``runner_options`` are those of ``web.AppRunner``.
+    """Serves an application. ``runner_options`` are those of ``web.AppRunner``. A handler is not cancelled when its client
+    disconnects, so that a call is never left half placed.
 
     Handlers are not cancelled when a client hangs up, so that a call is not left half placed.
     """
@@ -176,7 +179,7 @@ class Listener:
         self._tasks = [asyncio.create_task(self._accept_all(each), name="accept") for each in self._sockets]
 
     async def stop(self) -> None:
-        """Accept no more, and shut the application down. Safe to call twice."""
+        """Accept no more connections, and shut the application down. Safe to call twice."""
         tasks = (*self._tasks, *self._connecting)
         await cancel_all(*tasks)
         for listening in self._sockets:
@@ -262,13 +265,13 @@ def is_gone(request: web.BaseRequest) -> bool:
 
 
 def abort(request: web.BaseRequest) -> None:
-    """Break the connection off, so that the client cannot take what it got for the whole."""
+    """Break the connection, so that the client cannot take the part that it got for the whole."""
     if isinstance(request.transport, asyncio.WriteTransport):
         request.transport.abort()
 
 
 def allow_files(max_connections: int) -> int:
-    """Raise the soft limit of open files to what so many connections need.
+    """Raise the soft limit of open files to what these connections need.
 
     Returns:
         For how many connections there are files.
@@ -286,7 +289,7 @@ def allow_files(max_connections: int) -> int:
 
 
 def _refuse(accepted: socket.socket) -> None:
-    """Answer 503 as far as the socket, which does not block, takes it now, and close it."""
+    """Send 503, as far as the non-blocking socket takes it, and close the connection."""
     with suppress(OSError):
         accepted.recv(65_536)  # closing with something unread would discard the response (RFC 1122 §4.2.2.13)
     body = problems.document(_REFUSED, instance="/")

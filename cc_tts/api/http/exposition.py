@@ -1,4 +1,4 @@
-"""The metrics as Prometheus asks for them: its text format or OpenMetrics, which has exemplars, and gzip.
+"""The metrics in the format that Prometheus asks for: its text format or OpenMetrics, which has exemplars, and gzip.
 
 Runs on: the event loop.
 """
@@ -14,7 +14,7 @@ from cc_tts import metrics
 
 OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _OPEN_METRICS_VERSIONS: Final = ("", "1.0.0")
-"""The values of the parameter ``version`` that mean what is sent; without one a client takes any."""
+"""The values of the parameter ``version`` that match the format we send; without the parameter any version matches."""
 
 
 def response(request: web.Request, render: Callable[[metrics.Encode], bytes]) -> web.Response:
@@ -28,7 +28,7 @@ def response(request: web.Request, render: Callable[[metrics.Encode], bytes]) ->
 
 
 def _wants_open_metrics(accept: str) -> bool:
-    """Whether it is named, and plain text not preferred to it. Clients that take anything get plain text."""
+    """Whether OpenMetrics is named, and plain text is not preferred. Clients that accept anything get plain text."""
     weights = {"text/plain": 0.0, "application/openmetrics-text": 0.0}
     for name, weight, version in _items(accept):
         if name == "text/plain" or (name in weights and version in _OPEN_METRICS_VERSIONS):
@@ -37,7 +37,7 @@ def _wants_open_metrics(accept: str) -> bool:
 
 
 def _items(header: str) -> Iterator[tuple[str, float, str]]:
-    """The items of Accept or Accept-Encoding: name, weight (RFC 9110 §12.4.2), and the parameter ``version``."""
+    """Yield the items of Accept or Accept-Encoding: name, weight (RFC 9110 §12.4.2), and the parameter ``version``."""
     for item in header.split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
         known = dict(parameter.partition("=")[::2] for parameter in parameters)

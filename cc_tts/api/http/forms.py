@@ -1,4 +1,4 @@
-"""Forms as browsers and ``curl`` send them: with files as multipart/form-data (RFC 7578), without as URLs are encoded."""
+"""Forms as browsers and ``curl`` send them: multipart/form-data with files (RFC 7578), URL-encoded without."""
 
 from email.message import Message
 from email.parser import BytesHeaderParser
@@ -14,7 +14,7 @@ _MAX_PARTS: Final = 16  # unmeasured
 
 
 def fields_of(body: bytes, content_type: str) -> dict[str, bytes]:
-    """The values of a form by the names of its fields.
+    """Return the values of a form by field name.
 
     Raises:
         MalformedRequest: it is no form, has too many fields, or one of them twice.
@@ -41,7 +41,7 @@ def fields_of(body: bytes, content_type: str) -> dict[str, bytes]:
 
 
 def urlencoded_fields_of(body: bytes) -> dict[str, bytes]:
-    """The values of a form without files; raises as :func:`fields_of`."""
+    """Return the values of a form without files; raises as :func:`fields_of`."""
     try:
         pairs = parse_qsl(body.decode("latin-1"), keep_blank_values=True, encoding="latin-1", max_num_fields=_MAX_PARTS)
     except ValueError:
@@ -53,7 +53,7 @@ def urlencoded_fields_of(body: bytes) -> dict[str, bytes]:
 
 
 def text_of(name: str, value: bytes) -> str:
-    """The value of a field that is a text; raises ``MalformedRequest`` if it is not in UTF-8: words would be lost."""
+    """Return the value of a text field; raises ``MalformedRequest`` if it is not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -22,7 +22,9 @@ _SERVER_ERRORS: Final = 500
 
 
 class Key(NamedTuple):
-    """The key of a stored response: the token's holder (``auth.Holder.key``), method, path and the header's value."""
+    """The key of a stored response: the token's holder (``auth.Holder.key``), the method, the path and the
+    header's value.
+    """
 
     holder: str
     method: str
@@ -51,7 +53,7 @@ class _Entry:
 
 
 def check_key(value: str) -> str:
-    """Return the header's value, if it is a key.
+    """Return the header's value if it is a valid key.
 
     Raises:
         MalformedRequest: empty, too long, or not printable ASCII.
@@ -62,7 +64,7 @@ def check_key(value: str) -> str:
 
 
 class IdempotencyStore:
-    """Bounded; the oldest finished response of the token that has the most is evicted for a new one. Runs on: the event
+    """A bounded store. For a new response, the oldest finished one of the token with the most is evicted. Runs on: the event
     loop.
     """
 

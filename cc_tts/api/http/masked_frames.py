@@ -11,26 +11,26 @@ _LENGTH_OF_16_BITS, _LENGTH_OF_64_BITS = 126, 127
 _LENGTH_BYTES: Final = {_LENGTH_OF_16_BITS: 2, _LENGTH_OF_64_BITS: 8}
 _SHORTEST_HEADER, _LONGEST_HEADER, _KEY_BYTES = 2, 10, 4
 _NO_FRAME: Final = b"\xff\x80"
-"""All reserved bits: whoever reads this closes with 1002, a protocol error."""
+"""A header with all reserved bits, which makes the reader close with 1002, a protocol error."""
 
 
 class Reader(Protocol):
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Take what has come; returns whether the reader has ended, and what is left."""
+        """Take more bytes; return whether the reader has ended, and the bytes that are left."""
         ...
 
     def feed_eof(self) -> None: ...
 
 
 class MaskedFrames:
-    """Gives to ``reader`` what a client sends. In place of a frame that is not masked the reader gets a protocol error."""
+    """Passes the bytes of a client to ``reader``. In place of an unmasked frame the reader gets a protocol error."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._header = b""
-        """The beginning of a header that is not complete."""
+        """The start of an incomplete header."""
         self._num_left = 0
-        """Bytes of the latest frame that are still to come."""
+        """The bytes of the current frame that have not arrived."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         data = self._header + data
@@ -51,7 +51,7 @@ class MaskedFrames:
 
 
 def _frame_bytes(header: bytes) -> int:
-    """The length of a frame by the beginning of its header: 0 if more of that is needed, -1 if it is not masked."""
+    """Return the length of a frame from the start of its header: 0 if more bytes are needed, -1 if it is not masked."""
     if len(header) < _SHORTEST_HEADER:
         return 0
     if not header[1] & _MASKED:

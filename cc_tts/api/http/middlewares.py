@@ -1,4 +1,4 @@
-"""These functions are around every handler.
+"""The functions around every handler.
 
 ::
 
@@ -34,30 +34,30 @@ from cc_tts.tracing.span import CURRENT, Span, Value
 
 MAX_REQUEST_ID_CHARS: Final = 128  # unmeasured
 UNMATCHED: Final = "unmatched"
-"""Label ``route`` of requests for unknown paths."""
+"""The label ``route`` of requests for unknown paths."""
 UPLOAD_TIMEOUT_S: Final = 300.0
-"""How long the body with a file may take, and what is done with it: 32 MB at 1 Mbit/s (unmeasured)."""
+"""The time for a body with a file and for processing it: 32 MB at 1 Mbit/s (unmeasured)."""
 CLIENT_GONE_STATUS: Final = 499
-"""Label ``status`` of requests whose client hung up before the response."""
+"""The label ``status`` of requests whose client disconnected before the response."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _GIVEN_AGAIN: Final = ("Content-Type", "Location", "Retry-After", "WWW-Authenticate")
-"""Headers stored with a response for its Idempotency-Key."""
+"""The headers that are stored with a response for its Idempotency-Key."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 IDEMPOTENCY: Final = web.AppKey("idempotency", IdempotencyStore)
 STRANGERS: Final = web.AppKey("strangers", logs.RepeatLimit)
-"""It bounds the lines of requests without a known token."""
+"""Limits the log lines of requests without a valid token."""
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""The id of the request that this task serves; aiohttp serves each in a task of its own."""
+"""The id of the current request. aiohttp runs each request in a task of its own."""
 
 log = logs.get(__name__)
 
 
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The outermost layer: whatever happens inside becomes a response, a metric and a log line."""
+    """The outermost layer: every outcome becomes a response, a metric and a log line."""
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
     connection = request.protocol if isinstance(request.protocol, Connection) else None
@@ -91,13 +91,13 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def same_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse web pages of another origin while there are no tokens."""
+    """Refuse requests of web pages of other origins while there are no tokens."""
     request.app[auth.AUTHENTICATOR].check_origin(request)
     return await handler(request)
 
 
 async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The response of the handler, or the problem document for what it raised. Raises nothing but cancellation."""
+    """Return the handler's response, or the problem document of its error. Raises nothing but cancellation."""
     code = ""
     asked = problems.Asked(
         request.path, _request_id.get(), has_elevenlabs_key=auth.ELEVENLABS_HEADER in request.headers
@@ -125,9 +125,8 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _log_refusal(request: web.Request, status: int, code: str) -> None:
-    """A request that is not obeyed, for whoever asks later why a caller heard nothing. Strangers may send any number, so
-    only some of theirs have a line, without what they made up. Probes of a server that is not ready have none, nor has what
-    is sent to another node.
+    """Log a refused request, for someone who later asks why a caller heard nothing. Only some requests without a valid token
+    are logged, and without their own data. Readiness probes and redirects to other nodes are not logged.
     """
     is_probe = request.method == "GET" and status >= HTTPStatus.INTERNAL_SERVER_ERROR
     if status < HTTPStatus.BAD_REQUEST or is_probe:
@@ -147,7 +146,7 @@ def _log_refusal(request: web.Request, status: int, code: str) -> None:
 
 
 def _is_stranger(request: web.Request) -> bool:
-    """Whether it has no token that is known, where tokens are needed."""
+    """Whether a token is needed and the request has no valid one."""
     try:
         request.app[auth.AUTHENTICATOR].authenticate(request, "read")
     except Unauthorized:
@@ -158,7 +157,7 @@ def _is_stranger(request: web.Request) -> bool:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Signal ``on_response_prepare``: headers of every response, streamed ones included."""
+    """The signal ``on_response_prepare``: adds headers to every response, including streamed ones."""
     response.headers["Server"] = SERVER
     response.headers["X-Request-Id"] = _request_id.get() or _id_of(request)
     response.headers.setdefault("Cache-Control", "no-store")
@@ -166,11 +165,11 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 
 async def defer_continue(_request: web.Request) -> None:
-    """Hook for ``Expect``: 100 Continue is sent when the body is wanted, not before (RFC 9110 §10.1.1)."""
+    """The hook for ``Expect``: 100 Continue is sent when the body is read, not before (RFC 9110 §10.1.1)."""
 
 
 def guarded(route: Route) -> Handler:
-    """The route's handler behind token, body and time limits."""
+    """Return the route's handler behind the checks of token, body and time."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         http = request.app[CONTEXT].config.http
@@ -215,7 +214,7 @@ def guarded(route: Route) -> Handler:
 
 
 def _holder(request: web.Request, route: Route) -> auth.Holder:
-    """Whoever sends a request; raises ``Unauthorized`` and ``Forbidden``."""
+    """Return the sender of a request; raises ``Unauthorized`` and ``Forbidden``."""
     if route.scope is None:
         return auth.ANYBODY
     authenticator = request.app[auth.AUTHENTICATOR]
@@ -225,7 +224,7 @@ def _holder(request: web.Request, route: Route) -> auth.Holder:
 
 
 def _check_node(request: web.Request) -> None:
-    """Send a request about a call or an utterance of another node there, if that is known."""
+    """Redirect a request about a call or an utterance of another node to that node, if it is known."""
     context = request.app[CONTEXT]
     id_ = request.match_info.get("id") or request.query.get(CALL_ID, "")
     owner = context.nodes.owner(id_)
@@ -234,7 +233,7 @@ def _check_node(request: web.Request) -> None:
 
 
 def _check_query(request: web.Request, route: Route) -> None:
-    """Refuse unknown and repeated parameters of a route that has some."""
+    """Refuse unknown and repeated query parameters, if the route has any parameters."""
     known = [] if route.ignores_unknown_query else [query.name for query in route.query]
     for name in request.query if known else ():
         if name not in known:
@@ -280,7 +279,7 @@ async def _once(request: web.Request, key: Key, body: bytes, work: Handler) -> w
 
 
 def _id_of(request: web.Request) -> str:
-    """The client's own id if it can be echoed safely, else a new one."""
+    """Return the client's own request id if it can be echoed safely, else a new one."""
     given = request.headers.get("X-Request-Id", "")
     if 0 < len(given) <= MAX_REQUEST_ID_CHARS and given.isascii() and given.isprintable():
         return given
@@ -288,13 +287,15 @@ def _id_of(request: web.Request) -> str:
 
 
 def _trace_of(request: web.Request) -> TraceContext | None:
-    """The client's trace; ``None`` if it sends no trace context that can be read."""
+    """Return the client's trace; ``None`` if it sends no valid trace context."""
     found = request.headers.getall("traceparent", ())
     return TraceContext.parse(found[0]) if len(found) == 1 else None
 
 
 def _begin_span(request: web.Request, method: str, route: str) -> Span | None:
-    """Begin the span of a request that may change something, or whose client traces it, unless a stranger sends it."""
+    """Begin the span of a request that may change something, or that the client traces. Requests without a valid token get
+    none.
+    """
     tracer = request.app[CONTEXT].tracer
     if not tracer.is_on:
         return None

@@ -1,4 +1,4 @@
-"""``GET /v1/openapi.json``: OpenAPI 3.1, made from the route table and the types that validate requests."""
+"""``GET /v1/openapi.json``: OpenAPI 3.1, generated from the route table and the types that validate requests."""
 
 import asyncio
 import inspect
@@ -28,7 +28,7 @@ from cc_tts.media import synthetic_label
 
 ROUTES: Final = RouteTable("Operations")
 ENCODED: Final[web.AppKey[Callable[[], bytes]]] = web.AppKey("encoded_document")
-"""Encodes the document of all routes, once."""
+"""Returns the encoded document of all routes; it is built once."""
 REF: Final = "#/components/schemas/{name}"
 _PATH_NAME: Final = re.compile(r"\{(\w+)\}")
 _SWITCHING_PROTOCOLS: Final = 101
@@ -50,7 +50,7 @@ _LOCATION: Final = {
 
 @ROUTES.add("GET", "/v1/openapi.json", scope=None, summary="This document")
 async def get_open_api(request: web.Request) -> web.Response:
-    """Send the document. It is made for whoever asks first, since it takes 25 ms, which no start waits for."""
+    """Send the document. It is built at the first request, since this takes 25 ms and should not delay the start."""
     return web.Response(body=await asyncio.to_thread(request.app[ENCODED]), content_type=JSON)
 
 
@@ -165,7 +165,7 @@ def _contents(media_types: Iterable[str]) -> dict[str, Any]:
 
 
 def _content(media_type: str) -> dict[str, Any]:
-    """The schema of a body or response of this type: JSON of some shape, bytes, or text."""
+    """Return the schema of a body or response of this type: JSON, bytes, or text."""
     if media_type == JSON:
         return {"schema": {"type": "object"}}
     is_binary = media_type.startswith("audio/")
@@ -178,7 +178,7 @@ def _first_sentence(kind: type[Any]) -> str:
 
 
 def _guards(route: Route) -> Iterable[type[CcTtsError]]:
-    """The errors that the layers around a handler may respond with."""
+    """Return the errors of the layers around a handler."""
     if route.scope is not None:
         yield from (Unauthorized, Forbidden)
     if route.names_call:
@@ -193,7 +193,7 @@ def _guards(route: Route) -> Iterable[type[CcTtsError]]:
 
 
 def plain(node: Any) -> Any:
-    """Docstrings as Markdown, and patterns without the part that only Python needs."""
+    """Convert docstrings to Markdown, and patterns to those without Python's own syntax."""
     match node:
         case dict():
             return {key: plain(value) for key, value in node.items()}

@@ -16,18 +16,20 @@ from cc_tts.errors import CcTtsError, ClientError, FieldError, MalformedRequest,
 CONTENT_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:cc-tts:problem:"
 DEFAULT_RETRY_AFTER_S: Final = 5  # unmeasured
-"""Retry-After of a 503 or 429 whose error does not say."""
+"""``Retry-After`` of a 503 or 429 whose error has none."""
 MAX_DETAIL_CHARS: Final = 1000  # unmeasured
 MAX_INSTANCE_CHARS: Final = 500  # unmeasured
 
 OPENAI_PATHS: Final = ("/v1/audio/", "/v1/models", f"{OPENAI}/")
-"""The paths that OpenAI's client packages use begin so."""
+"""The beginnings of the paths that OpenAI's client packages use."""
 DEEPGRAM_PATHS: Final = ("/v1/speak", "/v2/speak", f"{DEEPGRAM}/")
-"""The paths that Deepgram's client packages use begin so."""
+"""The beginnings of the paths that Deepgram's client packages use."""
 ELEVENLABS_PATHS: Final = ("/v1/text-to-speech/", "/v2/voices", "/v1/user", f"{ELEVENLABS}/")
-"""The paths that ElevenLabs' client packages use begin so. Others they share, and are known there by their header."""
+"""The beginnings of the paths that ElevenLabs' client packages use. On paths shared with others their header identifies
+them.
+"""
 CARTESIA_PATHS: Final = ("/tts/", "/voices", f"{CARTESIA}/")
-"""The paths that Cartesia's client packages use begin so."""
+"""The beginnings of the paths that Cartesia's client packages use."""
 RETRYABLE: Final = frozenset({429, 503})
 
 
@@ -48,7 +50,7 @@ class DeadlineExceeded(ServerError, code="deadline_exceeded", title="The server 
 
 
 class NotReady(ServerError, code="not_ready", title="Not ready", http=503):
-    """A call would not be answered and spoken to now."""
+    """A new call could not be answered and spoken to now."""
 
 
 class ExpectationFailed(ClientError, code="expectation_failed", title="Expectation failed", http=417):
@@ -56,7 +58,7 @@ class ExpectationFailed(ClientError, code="expectation_failed", title="Expectati
 
 
 class OtherNode(ClientError, code="other_node", title="The call is at another node", http=307):
-    """The call or utterance is of the node that its id names: ask there, with the same token (RFC 9110 §15.4.8)."""
+    """The call or utterance belongs to the node in its id: send the request there with the same token (RFC 9110 §15.4.8)."""
 
     def __init__(self, node: str, api: str, path: str) -> None:
         super().__init__(f"it is of node {node}; send this request to {api}, with your token")
@@ -66,7 +68,7 @@ class OtherNode(ClientError, code="other_node", title="The call is at another no
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The request that an error is the answer to. ``has_elevenlabs_key``: its token is in the header of ElevenLabs."""
+    """The request that an error answers. ``has_elevenlabs_key``: its token is in ElevenLabs' header."""
 
     path: str
     request_id: str = ""
@@ -74,7 +76,7 @@ class Asked:
 
 
 class SpeechError(msgspec.Struct):
-    """The same in OpenAI's words: of the body of an error its client packages show ``error.message`` and nothing else."""
+    """The error in OpenAI's shape: its client packages show only ``error.message``."""
 
     message: str
     type: str
@@ -128,7 +130,7 @@ def _as_openai(error: CcTtsError, detail: str) -> SpeechError:
 
 
 def _as_elevenlabs(error: CcTtsError, message: str) -> bytes:
-    """The body of an error in ElevenLabs' words, whose ``detail`` is an object."""
+    """Return the body of an error in ElevenLabs' shape, whose ``detail`` is an object."""
     status = "voice_not_found" if isinstance(error, UnknownVoice) else error.code
     return msgspec.json.encode({"detail": {"status": status, "message": message}})
 
@@ -143,7 +145,7 @@ def _as_cartesia(error: CcTtsError, message: str, asked: Asked) -> bytes:
 
 
 def _body_of(error: CcTtsError, asked: Asked) -> tuple[bytes, str]:
-    """The body for ``error`` as the client reads it, and its media type."""
+    """Return the body for ``error`` in the client's format, and its media type."""
     message = _clean(error.detail, MAX_DETAIL_CHARS) or error.title
     if asked.path.startswith(ELEVENLABS_PATHS) or asked.has_elevenlabs_key:
         return _as_elevenlabs(error, message), "application/json"
@@ -172,7 +174,7 @@ def internal_error(asked: Asked) -> web.Response:
 
 
 def response_for_http(error: web.HTTPException, asked: Asked, *, method: str) -> web.Response:
-    """The response in place of aiohttp's own plain text."""
+    """Return the response that replaces aiohttp's plain text."""
     match error:
         case web.HTTPMethodNotAllowed():
             response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here"), asked)
@@ -186,5 +188,5 @@ def response_for_http(error: web.HTTPException, asked: Asked, *, method: str) ->
 
 
 def _clean(text: str, max_chars: int) -> str:
-    """Bounded, and encodable as UTF-8 whatever bytes the client sent."""
+    """Bound a text, and make it encodable as UTF-8."""
     return text[:max_chars].encode("utf-8", "replace").decode("utf-8")

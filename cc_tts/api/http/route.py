@@ -1,4 +1,4 @@
-"""Routes, declared beside their handlers: what the router, the guards and the OpenAPI document need to know of each."""
+"""Routes are declared beside their handlers. A route has what the router, the guards and the OpenAPI document need."""
 
 import inspect
 import re
@@ -14,19 +14,19 @@ from cc_tts.errors import CcTtsError, Unprocessable
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[..., Awaitable[msgspec.Struct | web.StreamResponse]]
-"""Takes the request and, if it has a second parameter, the decoded body. A struct is sent as JSON."""
+"""Takes the request and, if it has a second parameter, the decoded body. A struct that it returns is sent as JSON."""
 
 CALL_ID: Final = "call_id"
-"""The query parameter that names a call."""
+"""The query parameter with the id of a call."""
 
 WAS_THERE: Final = web.RequestKey("was_there", bool)
-"""A handler sets this key of its request if what was to be made is there already: the status is 200."""
+"""A handler sets this key of its request if the object existed already: the status is then 200."""
 
 CARTESIA: Final = "/cartesia"
 DEEPGRAM: Final = "/deepgram"
 ELEVENLABS: Final = "/elevenlabs"
 OPENAI: Final = "/openai"
-"""The mounts of routes of other services."""
+"""The path prefixes below which the routes of other services are served as well."""
 
 H = TypeVar("H", bound=Handler)
 
@@ -44,7 +44,7 @@ class Query:
         return {"type": "string", "enum": self.choices} if self.choices else {"type": "string"}
 
     def choice(self, request: web.Request, *, default: str) -> str:
-        """The choice of a request.
+        """Return the choice of a request.
 
         Raises:
             Unprocessable: it is none of the choices.
@@ -106,17 +106,17 @@ class Route:
 
     @property
     def names_call(self) -> bool:
-        """Whether a request names a call or an utterance, which may be of another node."""
+        """Whether its path names a call or an utterance, which may belong to another node."""
         return "{id}" in self.path or any(query.name == CALL_ID for query in self.query)
 
     @property
     def body_is_optional(self) -> bool:
-        """Whether a request may come without a body, which then is an empty object."""
+        """Whether the request may have no body, which then counts as an empty object."""
         return bool(getattr(self.body, "may_be_left_out", False))
 
 
 class RouteTable(list[Route]):
-    """The routes of one module, which the OpenAPI document shows under one tag."""
+    """The routes of one module. The OpenAPI document shows them under one tag."""
 
     def __init__(self, tag: str, *mounts: str) -> None:
         super().__init__()
@@ -124,8 +124,8 @@ class RouteTable(list[Route]):
         self._mounts = mounts
 
     def add(self, method: Method, path: str, *, scope: Scope | None, **options: Any) -> Callable[[H], H]:
-        """Decorate a handler: its docstring is the summary, its name in camel case the operation id, and its annotations
-        are the types of body and response.
+        """Decorate a handler. Its docstring is the summary, its name in camel case the operation id, and its annotations the
+        types of body and response. ``options`` are the other fields of :class:`Route`.
 
         ``options`` are the other fields of :class:`Route`.
         """

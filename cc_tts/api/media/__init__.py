@@ -1,1 +1,1 @@
-"""The audio of calls over WebSockets: those that clients open, and those that the server opens for a route."""
+"""The audio of calls over WebSockets, opened by clients, or by the server for a route."""

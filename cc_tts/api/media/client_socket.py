@@ -13,17 +13,17 @@ from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.egress.http import GuardedClient, failure
 
 STOP_TIMEOUT_S: Final = 2.0  # unmeasured
-"""How long the last messages may take when the server stops."""
+"""The time for the last messages when the server stops."""
 
 
 class ClientSocket(aiohttp.ClientWebSocketResponse):
-    """A WebSocket that knows who has closed it: for aiohttp a peer that goes without a word has closed with 1000."""
+    """A WebSocket that remembers who closed it. aiohttp reports 1000 even if the peer vanished without a close frame."""
 
     max_frame_bytes = 0
     their_code: int | None = None
-    """The status with which the peer has closed, 0 if it gave none; ``None``: it has not."""
+    """The status with which the peer closed, 0 if it gave none; ``None`` if it has not closed."""
     our_code: int | None = None
-    """The status with which we have closed before."""
+    """The status with which we closed first."""
 
     async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:  # noqa: ASYNC109 - that of aiohttp
         message = await super().receive(timeout)
@@ -38,7 +38,7 @@ class ClientSocket(aiohttp.ClientWebSocketResponse):
 
 
 def new_client(key: str, allowed: Callable[[], AllowedHosts] | None = None) -> GuardedClient:
-    """A client that opens such WebSockets; the arguments are those of :class:`.GuardedClient`."""
+    """Return a client that opens such WebSockets; the arguments are those of :class:`.GuardedClient`."""
     return GuardedClient(key, allowed, socket_class=ClientSocket)
 
 
@@ -50,7 +50,7 @@ async def dial(
     max_frame_bytes: int,
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> ClientSocket | str:
-    """The connection that an application has taken, or why it has taken none."""
+    """Return the connection that the application has accepted, or the reason why it has not."""
     try:
         async with asyncio.timeout(timeout_s):
             socket = await client.connect(

@@ -1,4 +1,4 @@
-"""One stream over one WebSocket, whoever opened it: a client of text or of audio, of a call or of a plug.
+"""One stream over one WebSocket: of text or audio, of a call or of a vendor's speech API, whoever opened it.
 
 ::
 
@@ -29,12 +29,12 @@ from cc_tts.errors import UNREADABLE, CcTtsError, MalformedRequest
 
 PING_INTERVAL_S: Final = 20.0  # unmeasured
 PONG_TIMEOUT_S: Final = 60.0  # unmeasured
-"""A client that has sent nothing for so long, not even a pong, is gone."""
+"""A client that has sent nothing for this time, not even a pong, counts as gone."""
 PING_SEND_TIMEOUT_S: Final = 5.0  # unmeasured
 MAX_MESSAGES_PER_S: Final = 1000
-"""One client may send so many; what comes faster is read later. Unmeasured."""
+"""The most messages of one client that are read in a second; others are read later. Unmeasured."""
 MAX_FAULTS: Final = 20  # unmeasured
-"""In a row; then nothing more is followed."""
+"""After this many faulty messages in a row the connection is closed."""
 
 log = logs.get(__name__)
 
@@ -42,10 +42,12 @@ T = TypeVar("T")
 
 
 class Connection(ABC, Generic[T]):
-    """``kind`` is the word for it in the log, ``fields`` are what its lines have besides. ``close`` it when it has run."""
+    """``kind`` names the connection in the log; ``fields`` are further fields of its log lines. :meth:`close` it after
+    :meth:`run`.
+    """
 
     end: tuple[WSCloseCode, bytes] = (WSCloseCode.OK, b"the call is over")
-    """How it is closed when nothing more is to be sent."""
+    """How the connection is closed when nothing more will be sent."""
     frames: ClassVar[Any]
     """The type of the client's JSON messages."""
 
@@ -59,24 +61,24 @@ class Connection(ABC, Generic[T]):
 
     @abstractmethod
     def follow(self, message: WSMessage) -> None:
-        """Do what a message says; raises what is in :data:`UNREADABLE`, and ``CcTtsError``."""
+        """Carry out a message; raises the errors in :data:`UNREADABLE`, and ``CcTtsError``."""
 
     @abstractmethod
     def refuse(self, error: CcTtsError) -> None:
-        """Tell the client that its message could not be followed."""
+        """Tell the client that its message could not be carried out."""
 
     def encode(self, item: T) -> list[str | bytes]:
         return websocket.as_json(item)
 
     @abstractmethod
     def close(self) -> None:
-        """Leave what it is connected to, as the client wants that."""
+        """Detach from the call, as the client has asked for its end."""
 
     def event(self, what: str) -> str:
         return f"{self._kind}_stream_{what}"
 
     async def run(self, socket: Socket, *, abort: Callable[[], None]) -> None:
-        """Serve until the client closes, is gone, or nothing more is to be sent. ``abort`` breaks the connection off.
+        """Serve until the client closes or is gone, or nothing more will be sent. ``abort`` breaks the connection.
 
         Raises:
             ConnectionError: the client is gone.
@@ -99,7 +101,7 @@ class Connection(ABC, Generic[T]):
             log.info(self.event("closed"), **self.fields)
 
     async def _ping_all(self, socket: Socket) -> None:
-        """Ping until nothing has been heard of the client for too long."""
+        """Ping until the client has been silent for too long."""
         while self._loop.time() - self._heard_s < PONG_TIMEOUT_S:
             await asyncio.sleep(PING_INTERVAL_S)
             with contextlib.suppress(TimeoutError):
@@ -107,8 +109,8 @@ class Connection(ABC, Generic[T]):
                     await socket.ping()
 
     async def _receive_all(self, socket: Socket) -> None:
-        """Follow what the client sends until it closes, or is closed since too many messages in a row could not be followed.
-        Other tasks take turns with each message.
+        """Carry out the client's messages until it closes, or until too many in a row are faulty. Other tasks run after each
+        message.
         """
         second_began_s, num_messages = self._loop.time(), 0
         async for message in socket:

@@ -1,4 +1,4 @@
-"""Connects to the application of a route when a call comes in: a media stream that the server opens.
+"""Media streams that the server opens to the application of a route when a call comes in.
 
 The call is answered once the application has taken the connection. It ends when the application closes, after what that has
 sent was played; and the end of the call closes the connection. The URL is the operator's: nothing of a call goes into it. No
@@ -38,12 +38,14 @@ class DialBack:
         self._tasks = TaskSet()
 
     def dial(self, call: Call, url: str, dialect: MediaDialect, on_failed: Callable[[], None]) -> None:
-        """Connect, answer the call if it is not answered, serve it. ``on_failed``: nobody took the connection in time."""
+        """Connect, answer the call if that is still needed, and serve it. ``on_failed`` is called if nobody accepts the
+        connection in time.
+        """
         spoken = TwilioDialect() if dialect == "twilio" else OwnDialect(self._line_rate_hz)
         self._tasks.begin(self._serve(call, URL(url), spoken, on_failed), f"media {call.id}")
 
     async def stop(self) -> None:
-        """End them. The calls are over."""
+        """End the connections; the calls are over."""
         await self._tasks.stop(client_socket.STOP_TIMEOUT_S)
         await self._http.close()
 

@@ -1,4 +1,4 @@
-"""A dialect is what a media stream looks like on the wire: ours is here, others are beside it."""
+"""A dialect is the wire format of a media stream. Ours is here; others are beside it."""
 
 from typing import Annotated, Final, Protocol
 
@@ -12,48 +12,50 @@ MarkName = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class MediaFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="type"):
-    """Base of what clients say in text."""
+    """Base of the client's text messages."""
 
 
 class MarkAudio(MediaFrame, frozen=True, kw_only=True, tag="mark"):
-    """Report when the line has come to this place in the audio."""
+    """Report when playback reaches this place in the audio."""
 
     name: MarkName
 
 
 class ClearAudio(MediaFrame, frozen=True, kw_only=True, tag="clear"):
-    """Drop what was not played of this client's audio, and report its marks at once."""
+    """Drop this client's audio that was not played, and report its marks at once."""
 
 
 class EndAudio(MediaFrame, frozen=True, kw_only=True, tag="end"):
-    """No more audio comes for now: the utterance is complete when it was played."""
+    """No more audio comes for now: the utterance is complete when it has been played."""
 
 
 FRAMES: Final = (MarkAudio, ClearAudio, EndAudio)
-"""Clients send these in text, in the order in which documents list them."""
+"""The client's text messages, in the order in which the documents list them."""
 TextCommand = MarkAudio | ClearAudio | EndAudio
 Command = TextCommand | bytes
-"""A client wants one of these; ``bytes`` is PCM to be played."""
+"""A request of a client; ``bytes`` is PCM to be played."""
 Item = MediaMessage | tuple[AudioDirection, bytes]
-"""A client is sent these: a message, or a frame of PCM."""
+"""One item for a client: a message, or a frame of PCM."""
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(TextCommand)
 
 
 class Dialect(Protocol):
-    """One client's. Its methods raise ``msgspec.DecodeError`` and ``MalformedRequest`` for what cannot be read."""
+    """The dialect of one client. Its methods raise ``msgspec.DecodeError`` and ``MalformedRequest`` for messages that cannot
+    be read.
+    """
 
     rate_hz: int
     interleaves: bool
     barge_in_dtmf: bool | None
 
     def encode(self, item: Item) -> list[str | bytes]:
-        """The messages for the wire; none for what the dialect has no word for."""
+        """Return the messages for the wire; none if the dialect cannot express the item."""
         ...
 
     def read_text(self, text: str) -> Command | None:
-        """The command in a text message; ``None``: there is none."""
+        """Return the command in a text message; ``None`` if it has none."""
         ...
 
     def read_binary(self, data: bytes) -> Command | None: ...

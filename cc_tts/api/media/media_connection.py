@@ -24,11 +24,13 @@ from cc_tts.errors import CcTtsError, MalformedRequest
 from cc_tts.ua.messages import AudioDirection
 
 MAX_MESSAGES_OUT: Final = 2000
-"""Messages besides audio that wait for a client that does not read. Unmeasured."""
+"""The most messages besides audio that wait for a client that does not read. Unmeasured."""
 
 
 class MediaOutbox(Outbox[Item]):
-    """A :class:`cc_tts.calls.audio.stream.MediaSink`. Audio beyond ``max_queued_ms`` is dropped, and its place says so."""
+    """A :class:`cc_tts.calls.audio.stream.MediaSink`. Audio beyond ``max_queued_ms`` is dropped, and a message is put in its
+    place.
+    """
 
     def __init__(self, max_queued_ms: int, dropped: Counter) -> None:
         self._max_frames = max(1, max_queued_ms // PTIME_MS)
@@ -46,7 +48,7 @@ class MediaOutbox(Outbox[Item]):
             self._dropped.inc()
 
     def message(self, message: MediaMessage) -> None:
-        """Queue a message; nothing happens after the end."""
+        """Queue a message; does nothing after the end."""
         self._report_dropped()
         self.put(message)
 

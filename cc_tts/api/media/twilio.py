@@ -21,7 +21,7 @@ from cc_tts.ua.messages import AudioDirection
 
 RATE_HZ: Final = 8000
 ACCOUNT_SID: Final = "AC00000000000000000000000000000000"
-"""There are no accounts here; applications want the field."""
+"""A placeholder: there are no accounts here, but applications expect the field."""
 _TRACKS: Final[dict[AudioDirection, str]] = {"in": "inbound", "out": "outbound"}
 
 
@@ -46,7 +46,7 @@ class _MarkFrame(_Frame, tag="mark"):
 
 
 class _ClearFrame(_Frame, tag="clear"):
-    """The application takes back what was not played."""
+    """The application takes back audio that was not played."""
 
 
 _DECODER: Final = msgspec.json.Decoder(_MediaFrame | _MarkFrame | _ClearFrame)
@@ -65,7 +65,7 @@ class TwilioDialect:
         self._call_sid = ""
         self._num_sent = self._num_chunks = 0
         self._ms: dict[AudioDirection, int] = {}
-        """The audio of each track since the start."""
+        """The audio of each track since the start, ms."""
 
     def encode(self, item: Item) -> list[str | bytes]:
         if isinstance(item, tuple):

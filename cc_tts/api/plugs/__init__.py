@@ -1,1 +1,1 @@
-"""Speech for other systems, in the messages that their clients know."""
+"""Plugs: the speech APIs of other vendors, so that their clients can use this server."""

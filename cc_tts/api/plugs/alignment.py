@@ -1,4 +1,4 @@
-"""The characters of a text and when they are heard, in the pieces in which its audio is sent.
+"""The characters of a text with the times at which they are heard, for the pieces in which the audio is sent.
 
 The words of an engine come with the chunk in which they begin. The characters of a word, with what is between it and the
 next one, are told with that chunk, evenly over the time of the word; the times of the pieces add up to the length of the
@@ -16,12 +16,12 @@ from cc_tts.speech.timing.spans import SpokenSpan, close_span, extend_spans, wor
 from cc_tts.text.language import is_unspaced
 
 MAX_HELD_MS: Final = 1000.0  # unmeasured
-"""Audio in which no word begins is sent with what follows, up to this length."""
+"""Audio in which no word begins is held back and sent with what follows, up to this length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """Characters, when each begins in the audio that they come with, and how long it lasts, ms."""
+    """Characters, the start of each in the audio that they come with, and their durations, ms."""
 
     characters: tuple[str, ...]
     starts_ms: tuple[float, ...]
@@ -30,31 +30,31 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class AlignedAudio:
-    """PCM and the characters that begin in it, if anybody asks for them."""
+    """PCM and, if requested, the characters that begin in it."""
 
     pcm: bytes
     characters: Characters | None = None
 
 
 async def unaligned(chunks: AsyncIterator[SpeechChunk]) -> AsyncIterator[AlignedAudio]:
-    """The pieces of a text whose characters nobody asks for."""
+    """Yield the pieces of a text without characters."""
     async for chunk in chunks:
         yield AlignedAudio(chunk.data)
 
 
 class Aligner:
-    """Joins the chunks of one text to pieces of audio with their characters. Characters behind the last word whose audio was
-    sent come without audio.
+    """Joins the chunks of one text to pieces of audio with their characters. Characters after the last word, whose audio has
+    been sent, come without audio.
     """
 
     def __init__(self, rate_hz: int) -> None:
         self._format = AudioFormat(rate_hz)
         self.spans: list[SpokenSpan] = []
         self._num_told = 0
-        """Characters of the last span that were told."""
+        """The characters of the last span that were reported."""
         self._held = b""
         self._end_ms = 0.0
-        """All audio that came."""
+        """The length of all audio so far."""
 
     async def pieces(self, chunks: AsyncIterator[SpeechChunk]) -> AsyncIterator[AlignedAudio]:
         async for chunk in chunks:
@@ -78,7 +78,7 @@ class Aligner:
         return pieces + self._piece(is_whole_text=False)
 
     def finish(self) -> list[AlignedAudio]:
-        """Return what is left at the end; silence behind the last word comes without characters."""
+        """Return the rest at the end. Silence after the last word has no characters."""
         close_span(self.spans, self._end_ms)
         return self._piece(is_whole_text=True) or ([AlignedAudio(self._held)] if self._held else [])
 
@@ -87,7 +87,9 @@ class Aligner:
         return self._end_ms - self._format.ms_for_bytes(len(self._held))
 
     def _piece(self, *, is_whole_text: bool) -> list[AlignedAudio]:
-        """The audio that is held, if a word begins in it, or if it is long. ``is_whole_text``: all of the last span came."""
+        """Return the audio that is held back, if a word begins in it or it is long enough. ``is_whole_text``: the last span
+        is complete.
+        """
         places = self._places(is_whole_text=is_whole_text) if self._held or is_whole_text else []
         if not places and self._end_ms - self._begin_ms < MAX_HELD_MS:
             return []
@@ -99,7 +101,9 @@ class Aligner:
         return [AlignedAudio(pcm, characters)]
 
     def _places(self, *, is_whole_text: bool) -> list[tuple[float, str]]:
-        """The words that have begun and were not told: when, in the audio that is held, and their characters."""
+        """Return the words that have begun and were not reported: their times in the audio that is held back, and their
+        characters.
+        """
         if not self.spans or self.spans[-1].is_refused:
             return []
         span = self.spans[-1]
@@ -118,8 +122,8 @@ class Aligner:
         ]
 
     def _blank(self) -> str:
-        """The character that stands for audio in which no word begins: the blank behind the last word, or another one; an
-        empty one where the text has no blanks.
+        """Return the character for audio in which no word begins: the blank after the last word, or another blank; empty if
+        the text has none.
         """
         source = self.spans[-1].source if self.spans else ""
         following = source[self._num_told : self._num_told + 1]

@@ -1,4 +1,4 @@
-"""Cartesia's text to speech: one text over HTTP, and texts in contexts over a WebSocket."""
+"""Cartesia's text-to-speech API: one text over HTTP, and texts in contexts over a WebSocket."""
 
 import base64
 from typing import Annotated, Any, Final, Literal
@@ -25,7 +25,7 @@ IDLE_TIMEOUT_S: Final = 300.0
 """Cartesia closes idle connections after five minutes (unmeasured)."""
 DEFAULT_RATE_HZ: Final = 24_000
 PCM_SCALE: Final = 32_768.0
-"""Full scale of 16-bit samples."""
+"""The full scale of 16-bit samples."""
 
 
 def _as_floats(pcm: bytes) -> bytes:
@@ -38,7 +38,7 @@ ENCODINGS: Final = {
     "pcm_alaw": FORMATS["alaw"],
     "pcm_f32le": AudioFileFormat("audio/pcm;encoding=float32;rate={rate_hz}", convert=_as_floats),
 }
-"""Raw audio by Cartesia's words for it."""
+"""The encodings of raw audio, by Cartesia's names."""
 SampleRate = Literal[8000, 16000, 22050, 24000, 32000, 44100, 48000]
 
 ROUTES: Final = RouteTable("Cartesia", CARTESIA)
@@ -59,7 +59,7 @@ class CartesiaFormat(msgspec.Struct, frozen=True):
 
     @property
     def output(self) -> Output:
-        """The output; raises ``Unprocessable`` for what there is not."""
+        """Return the output format; raises ``Unprocessable`` if we do not have it."""
         audio_format = ENCODINGS[self.encoding] if self.container == "raw" else FORMATS[self.container]
         is_other = self.container == "wav" and self.encoding != "pcm_s16le"
         if is_other or (audio_format.rates_hz and self.sample_rate not in audio_format.rates_hz):
@@ -85,7 +85,7 @@ class CartesiaText(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> TextContent:
-        """How it is spoken; the text is empty."""
+        """Return the style of the text; its own text is empty."""
         speed = self.generation_config.speed if self.generation_config else None
         return TextContent("", self.voice.id, self.language, speed)
 
@@ -115,7 +115,7 @@ class ListedVoice(msgspec.Struct, frozen=True):
     access: Literal["public"] = "public"
     visibility: Literal["all"] = "all"
     created_at: str = "1970-01-01T00:00:00Z"
-    """It is not known."""
+    """Always empty, since the time is not known."""
 
 
 class ListedVoices(msgspec.Struct, frozen=True):
@@ -169,11 +169,11 @@ class CartesiaConnection(SpeechConnection):
         super().__init__(request, TextContent(""), output, idle_timeout_s=IDLE_TIMEOUT_S)
         self._first_format: CartesiaFormat | None = None
         self._offsets_ms: dict[str, float] = {}
-        """The audio of each context that was sent."""
+        """The audio of each context that was sent, ms."""
         self._timed: set[str] = set()
-        """Contexts whose words are told."""
+        """The contexts whose words are reported."""
         self._current_id = ""
-        """The context of the message that is being followed."""
+        """The context of the current message."""
 
     def take(self, data: bytes) -> None:
         self._current_id = ""
@@ -242,7 +242,7 @@ class CartesiaConnection(SpeechConnection):
 
 
 def _words_of(characters: Characters, begin_ms: float) -> dict[str, list[Any]]:
-    """The words of a piece, and when they are heard, seconds from the start of their context."""
+    """Return the words of a piece, and when they are heard, in seconds from the start of their context."""
     told: dict[str, list[Any]] = {"words": [], "start": [], "end": []}
     is_inside = False
     for character, start_ms, length_ms in zip(

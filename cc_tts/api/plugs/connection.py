@@ -1,4 +1,4 @@
-"""A client that has texts spoken over a WebSocket, each in a context; the plugs say in which messages.
+"""A WebSocket client that has texts spoken, each in a context. The plugs define the messages.
 
 ::
 
@@ -36,14 +36,14 @@ from cc_tts.speech.prompt import PromptDefaults, TextContent
 
 MAX_FRAME_IN_BYTES: Final = 65_536  # unmeasured
 MAX_CONTEXTS: Final = 20
-"""Contexts that may be open on a connection (unmeasured); ElevenLabs has 5, which quick interruptions exceed."""
+"""The most open contexts of a connection (unmeasured). ElevenLabs allows 5, which quick interruptions exceed."""
 MAX_QUEUED_OUT: Final = 200  # unmeasured
-"""Messages that wait for a client that does not read; synthesis waits at half of it."""
+"""The most messages that wait for a client that does not read; synthesis waits at half of it."""
 ONLY: Final = ""
-"""The id of the only context, and of one that the client gives no id."""
+"""The id of the only context, or of one to which the client gives no id."""
 
 SOCKET_ROUTE: Final = ROUTE | {"status": 101, "content_types": (), "errors": (UpgradeRequired, *ERRORS)}
-"""Options of a route with a WebSocket."""
+"""The options of a route with a WebSocket."""
 
 log = logs.get(__name__)
 
@@ -52,7 +52,7 @@ Messages = Sequence[str | bytes]
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A context whose last message was not sent yet, or one that ``has_failed`` while its text goes on."""
+    """A context whose last message was not sent yet, or that ``has_failed`` while more of its text arrives."""
 
     id: str
     speech: SpeechContext
@@ -65,7 +65,7 @@ class _Open:
 
 
 class SpeechConnection(Connection[str | bytes]):
-    """``takes_turns``: a context is spoken when the one before is over, since the client cannot tell their audio apart."""
+    """``takes_turns``: a context is spoken after the previous one, since the client cannot tell their audio apart."""
 
     end = (WSCloseCode.OK, b"")
     takes_turns: ClassVar = False
@@ -84,25 +84,25 @@ class SpeechConnection(Connection[str | bytes]):
 
     @abstractmethod
     def take(self, data: bytes) -> None:
-        """Follow a message; raises what is in :data:`cc_tts.errors.UNREADABLE`, and ``CcTtsError``."""
+        """Carry out a message; raises the errors in :data:`cc_tts.errors.UNREADABLE`, and ``CcTtsError``."""
 
     @abstractmethod
     def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:
-        """Return the messages of more audio; ``audio`` may be empty."""
+        """Return the messages for more audio; ``audio`` may be empty."""
 
     @abstractmethod
     def final(self, context_id: str) -> Messages:
-        """Return the messages of a context that is over."""
+        """Return the messages for a context that is complete."""
 
     @abstractmethod
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
-        """Return the messages of a context that is over since it could not be spoken."""
+        """Return the messages for a context that could not be spoken."""
 
     def began(self, context_id: str, speech: SpeechContext, aligner: Aligner) -> Messages:  # noqa: ARG002
         return ()
 
     def last(self) -> Messages:
-        """Return the messages before the connection is closed, since everything is spoken."""
+        """Return the messages that are sent before the connection closes, when everything has been spoken."""
         return ()
 
     def dropped(self, context_id: str) -> Messages:  # noqa: ARG002
@@ -111,7 +111,7 @@ class SpeechConnection(Connection[str | bytes]):
     # --- what a client asks for --------------------------------------------------------------------------------------
 
     def check(self, words: TextContent) -> None:
-        """Refuse a voice or a language that nobody speaks; raises ``UnknownVoice`` and ``LanguageUnsupported``."""
+        """Refuse a voice or a language that does not exist; raises ``UnknownVoice`` and ``LanguageUnsupported``."""
         defaults = PromptDefaults(voice=words.voice, language=words.language)
         self._request.app[CONTEXT].speech_source.check_defaults(defaults)
 
@@ -123,7 +123,7 @@ class SpeechConnection(Connection[str | bytes]):
         return self._growing(context_id) is not None
 
     def say(self, context_id: str, text: str, words: TextContent) -> None:
-        """Take more text of a context, which is opened with ``words`` if it is not there.
+        """Append text to a context. The context is opened in the style of ``words`` if it does not exist.
 
         Raises:
             CapacityExceeded: more than :data:`MAX_CONTEXTS` are open.
@@ -137,7 +137,7 @@ class SpeechConnection(Connection[str | bytes]):
             context.speech.append(text)
 
     def keep(self, context_id: str) -> None:
-        """Have a context go on waiting for text."""
+        """Keep a context waiting for text."""
         if (context := self._growing(context_id)) is not None:
             context.speech.keep()
 
@@ -149,7 +149,7 @@ class SpeechConnection(Connection[str | bytes]):
             self._over(context, self.dropped(context_id))
 
     def finish(self, context_id: str) -> None:
-        """Speak a context to its end: no more text comes."""
+        """Speak a context to its end; no more text comes."""
         if (context := self._growing(context_id)) is not None:
             context.speech.end()
             if context.has_failed:
@@ -161,8 +161,8 @@ class SpeechConnection(Connection[str | bytes]):
             self._over(context, self.dropped(context_id) if context.has_failed else self.final(context_id))
 
     def interrupt_all(self) -> int:
-        """Drop what was not sent of all contexts, audio in binary messages too; returns the bytes of those. None of the
-        contexts has a last message.
+        """Drop the unsent audio of all contexts, including audio in binary messages; return the bytes of the latter. The
+        contexts get no last message.
         """
         contexts, self._contexts = self._contexts, []
         for context in contexts:
@@ -208,7 +208,7 @@ class SpeechConnection(Connection[str | bytes]):
         return context
 
     def _forget_failed(self) -> None:
-        """Make room for a context in place of the oldest one that has failed."""
+        """Remove the oldest failed context to make room."""
         failed = next((each for each in self._contexts if each.has_failed), None)
         if failed is None:
             raise CapacityExceeded(f"{MAX_CONTEXTS} contexts are open on this connection", retry_after_s=1)
@@ -227,7 +227,7 @@ class SpeechConnection(Connection[str | bytes]):
             self.outbox.close()
 
     def _fail(self, context: _Open, error: CcTtsError) -> None:
-        """Tell that a context cannot be spoken, and drop what still comes of its text."""
+        """Report that a context cannot be spoken, and drop the rest of its text."""
         if context not in self._contexts:
             return
         context.has_failed = True
@@ -268,8 +268,8 @@ class SpeechConnection(Connection[str | bytes]):
 
 
 class TextsInTurn(SpeechConnection):
-    """A client that gives its texts no ids: each ends with a flush, and its audio comes, in binary messages, before that of
-    the next one.
+    """A client whose texts have no ids. Each text ends with a flush, and its audio comes in binary messages before that of
+    the next text.
     """
 
     takes_turns = True
@@ -284,20 +284,20 @@ class TextsInTurn(SpeechConnection):
         return str(self._number)
 
     def add(self, text: str) -> None:
-        """Take more of the text; raises as :meth:`say`."""
+        """Append to the text; raises as :meth:`say`."""
         self.say(self.text_id, text, self._words)
 
     def change_speed(self, speed: float) -> None:
-        """Speak the texts that begin from now on at another speed."""
+        """Speak later texts at another speed."""
         self._words = replace(self._words, speed=speed)
 
     def end_text(self) -> None:
-        """Speak the text to its end; what comes next is another one."""
+        """Speak the text to its end; further input is another text."""
         self.finish(self.text_id)
         self.begin_text()
 
     def begin_text(self) -> None:
-        """Take what comes next for another text."""
+        """Treat further input as another text."""
         self._number += 1
 
     def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:  # noqa: ARG002

@@ -52,15 +52,15 @@ SPEAKERS: Final = {
     "英文男": "en",
     "韩语女": "ko",
 }
-"""The speakers of CosyVoice-300M-SFT. Those that ``tts.voice_aliases`` does not name stand for a voice of their language."""
+"""The speakers of CosyVoice-300M-SFT. A speaker that ``tts.voice_aliases`` does not map gets a voice of its language."""
 MAX_PROMPT_VOICES: Final = 16
-"""Voices of recordings that came with requests; the one that was asked for longest ago is deleted (unmeasured)."""
+"""The most voices from recordings in requests. The least recently used one is deleted (unmeasured)."""
 PREFIX: Final = "prompt-"
 DIGEST_CHARS: Final = 16
 _PROMPT_VOICE: Final = re.compile(f"{PREFIX}[0-9a-f]{{{DIGEST_CHARS}}}")
-"""An operator may have enrolled voices whose ids begin alike."""
+"""The form of the ids of such voices; an operator may have enrolled voices with the same prefix."""
 END_OF_PROMPT: Final = "<|endofprompt|>"
-"""It parts an instruction from words in the texts of CosyVoice2 and CosyVoice3."""
+"""Separates an instruction from the words in texts for CosyVoice2 and CosyVoice3."""
 
 _FORM: Final = RESPONSE_ROUTE | {"content_types": ("audio/pcm",)}
 _WITH_RECORDING: Final = _FORM | {
@@ -78,7 +78,7 @@ _WITH_RECORDING: Final = _FORM | {
         *ERRORS,
     ),
 }
-"""A recording becomes a voice, which is for the operator alone."""
+"""The scope of requests with a recording: it becomes a voice, so only the operator may send it."""
 
 H = TypeVar("H", bound=Handler)
 Recording = Annotated[bytes, Meta(min_length=1, description="A WAV, FLAC or MP3 file of 1 to 30 s.")]
@@ -121,15 +121,15 @@ class InstructedText(Struct, frozen=True):
 
 
 class PromptVoices:
-    """The voices of recordings that came with requests. Runs on: the event loop."""
+    """The voices from recordings in requests. Runs on: the event loop."""
 
     def __init__(self) -> None:
         self._latest: dict[str, None] = {}
-        """Their ids, the one that was asked for last at the end."""
+        """The ids of these voices, the most recently used last."""
         self._enrolling = asyncio.Lock()
 
     async def voice_of(self, own: OwnVoices, audio: bytes, mode: VoiceMode, *, language: str, words: str) -> str:
-        """The id of the voice of a recording. ``words`` are its transcript.
+        """Return the id of the voice of a recording. ``words`` are its transcript.
 
         Raises:
             EnrolmentUnavailable, EnrolmentBusy, EnrolmentFailed, VoiceNotStored, Unprocessable: no voice comes of it.
@@ -156,7 +156,7 @@ class PromptVoices:
         return voice_id
 
     def _known(self, own: OwnVoices) -> list[str]:
-        """Those that can be spoken with, first those that no request has asked for since this server began."""
+        """Return the voices that can speak, first those that no request has used since the server started."""
         known = [each for each in own.ids if _PROMPT_VOICE.fullmatch(each)]
         return [each for each in known if each not in self._latest] + [each for each in self._latest if each in known]
 
@@ -165,14 +165,14 @@ PROMPT_VOICES: Final = web.AppKey("prompt_voices", PromptVoices)
 
 
 def _digest(words: bytes, audio: bytes) -> str:
-    """Return what tells a recording and its use from others. Runs on: a thread, as the recording may be long."""
+    """Return a digest that identifies a recording and its use. Runs on: a thread, as the recording may be long."""
     digest = hashlib.sha256(words)
     digest.update(audio)
     return digest.hexdigest()[:DIGEST_CHARS]
 
 
 async def _enrol(own: OwnVoices, new: NewVoice) -> None:
-    """Enrol a voice, unless it is in the folder already, where another server may have put it."""
+    """Enrol a voice, unless it is in the folder already; another server may have put it there."""
     try:
         await own.enrol(new)
     except DuplicateId:
@@ -195,7 +195,7 @@ def _by_get_and_post(path: str, body: type[Any], **options: Any) -> Callable[[H]
 
 
 def _values(fields: dict[str, bytes], body: type[Any]) -> dict[str, Any]:
-    """Return the values of the fields that have a meaning, all texts but the recording."""
+    """Return the values of the fields that we use. All are texts except the recording."""
     known = {name: value for name, value in fields.items() if name in body.__struct_fields__}
     return {name: value if name == "prompt_wav" else text_of(name, value) for name, value in known.items()}
 
@@ -234,7 +234,7 @@ async def infer_instructed(request: web.Request, body: InstructedText) -> web.St
 async def _respond_as(
     request: web.Request, text: str, recording: bytes, mode: VoiceMode, words: str, instructions: str | None = None
 ) -> web.StreamResponse:
-    """Speech in the voice of a recording, which is enrolled for a text that can be spoken only."""
+    """Respond with speech in the voice of a recording. The voice is enrolled only for a text that can be spoken."""
     text = text.rpartition(END_OF_PROMPT)[2]
     refuse_if_draining(request)
     with bodies.located(fields_of_text("/tts_text")):

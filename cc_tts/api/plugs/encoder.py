@@ -1,4 +1,4 @@
-"""PCM as the audio formats that clients ask for, encoded while it is synthesised.
+"""Encodes PCM in the audio format that a client asks for, during synthesis.
 
 FFmpeg's libraries (through PyAV) encode MP3, Opus, AAC and FLAC. They are loaded with the first response that needs them.
 """
@@ -24,7 +24,7 @@ nothing of a page before its end (unmeasured). MP3 has no Xing header, which wou
 MP3: Final = "libmp3lame"
 MP3_BITS_PER_S: Final = 64_000  # unmeasured
 MP3_OPTIONS: Final = {"compression_level": "7"}
-"""LAME's quality 7 takes 3.6 ms of a core for a second of audio, its default 5 takes 4.8 ms."""
+"""LAME's quality 7 takes 3.6 ms of a core for a second of audio; its default 5 takes 4.8 ms."""
 Label = tuple[str, str]
 """The id of the speech and its producer, for :func:`cc_tts.media.synthetic_label.tags`; formats without tags ignore it."""
 
@@ -33,17 +33,17 @@ T = TypeVar("T")
 
 
 class Encoder(Protocol):
-    """Encodes one response. The parts that it returns follow each other without a gap; some are empty."""
+    """Encodes one response. Its parts follow each other without gaps; some may be empty."""
 
     def encode(self, pcm: bytes) -> bytes:
-        """Take signed 16-bit little-endian mono PCM, and return what can be sent."""
+        """Take signed 16-bit little-endian mono PCM, and return the bytes that can be sent."""
         ...
 
     def finish(self) -> bytes: ...
 
 
 class _Samples:
-    """Each sample is encoded by itself, behind a header."""
+    """Encodes each sample separately, after a header."""
 
     def __init__(self, convert: Callable[[bytes], bytes], header: bytes = b"") -> None:
         self._convert = convert
@@ -58,7 +58,7 @@ class _Samples:
 
 
 class _Output:
-    """A file that can only be written to, from which is taken what was written since the last time."""
+    """A write-only file; the bytes written since the last time can be taken out."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -74,7 +74,7 @@ class _Output:
 
 
 class _File:
-    """A file of ``container`` with audio of ``codec``, both in the words of FFmpeg."""
+    """A file of ``container`` with audio of ``codec``, both by FFmpeg's names."""
 
     def __init__(self, container: str, codec: str, label: Label, rate_hz: int, bits_per_s: int | None) -> None:
         import av  # loads FFmpeg's libraries
@@ -120,11 +120,11 @@ class AudioFileFormat:
 
     @property
     def is_slow(self) -> bool:
-        """Whether its encoder belongs on a thread."""
+        """Whether its encoder should run on a thread."""
         return self.codec is not None
 
     def encoder(self, rate_hz: int, label: Label, *, bits_per_s: int | None = None) -> Encoder:
-        """An encoder at this rate. ``bits_per_s`` ``None``: :data:`MP3_BITS_PER_S`, or FFmpeg's usual one."""
+        """Return an encoder at this rate. ``bits_per_s`` ``None``: :data:`MP3_BITS_PER_S`, or FFmpeg's default."""
         if self.codec is not None:
             return _File(*self.codec, label, rate_hz, bits_per_s)
         header = wav_file.header(rate_hz=rate_hz, chunks=synthetic_label.wav_chunks(*label)) if self.is_wav else b""
@@ -146,14 +146,14 @@ class Output:
     async def encoded(
         self, pieces: AsyncIterator[AlignedAudio], label: Label
     ) -> AsyncIterator[tuple[bytes, AlignedAudio | None]]:
-        """The audio of each piece, which may be empty; with ``None``: what the encoder has left at the end."""
+        """Yield the encoded bytes of each piece, possibly empty. With ``None`` they are the encoder's last bytes."""
         encoder = await self._step(lambda: self.format.encoder(self.rate_hz, label, bits_per_s=self.bits_per_s))
         async for piece in pieces:
             yield await self._step(partial(encoder.encode, piece.pcm)), piece
         yield await self._step(encoder.finish), None
 
     async def _step(self, step: Callable[[], T]) -> T:
-        """Take a step of an encoder: on a thread, if it would hold up the event loop."""
+        """Run one step of an encoder: on a thread, if it would delay the event loop."""
         return await asyncio.to_thread(step) if self.format.is_slow else step()
 
 

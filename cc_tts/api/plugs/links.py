@@ -35,19 +35,21 @@ from cc_tts.speech.prompt import Content
 
 MAX_LINKS: Final = 10_000  # unmeasured
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Audio that is kept for all links; the one that was asked for longest ago is made again (unmeasured)."""
+"""The most audio that is kept for all links. The least recently used audio is dropped and made again when needed
+(unmeasured).
+"""
 DEFAULT_TTL_S: Final = 3600  # unmeasured
 MAX_TTL_S: Final = 86_400  # unmeasured
 LINK_BYTES: Final = 16
 TELEPHONE_RATE_HZ: Final = 8000
 TAG_CHARS: Final = 32
-"""The characters of the digest that tell the audio from another: 128 bits."""
+"""The characters of the digest in an entity tag: 128 bits."""
 
 ROUTES: Final = RouteTable("Speech")
 
 
 class SpeechLink(schemas.Words, frozen=True):
-    """The text that is said at the address, and its file."""
+    """The text that is spoken at the address, and its file."""
 
     format: Annotated[Literal["wav", "mp3"], Meta(description="wav: 16-bit mono.")] = "wav"
     sample_rate_hz: Literal[8000, 16000, 24000] = TELEPHONE_RATE_HZ
@@ -55,7 +57,7 @@ class SpeechLink(schemas.Words, frozen=True):
 
 
 class SpeechAddress(Struct, frozen=True):
-    """An address that is good until ``expires_at``, seconds since 1970."""
+    """An address that is valid until ``expires_at``, seconds since 1970."""
 
     id: str
     url: str
@@ -79,7 +81,7 @@ class SpeechLinks:
     def __init__(self) -> None:
         self._links: OrderedDict[str, _Link] = OrderedDict()
         self._kept: OrderedDict[str, int] = OrderedDict()
-        """The bytes of each link whose audio is kept, the one that was asked for last at the end."""
+        """The size of each link's audio that is kept, the most recently used last."""
 
     def add(self, link: _Link, *, now_s: float) -> str:
         """Keep a link, and return its name. Raises ``CapacityExceeded``."""
@@ -103,7 +105,7 @@ class SpeechLinks:
         return link
 
     def keep(self, name: str, audio: bytes) -> None:
-        """Keep the audio of a link, in place of what was asked for longest ago."""
+        """Keep the audio of a link; the least recently used audio is dropped if there is no room."""
         if (link := self._links.get(name)) is None:
             return
         link.audio = audio
@@ -177,7 +179,7 @@ async def get_speech(request: web.Request) -> web.StreamResponse:
 
 
 def _cut(response: web.Response, audio: bytes, request: web.Request) -> None:
-    """Leave the part of a file that is asked for (RFC 9110 §14): Safari plays no file of which it gets no part."""
+    """Return the requested part of a file (RFC 9110 §14). Safari plays a file only if it gets the parts that it asks for."""
     response.headers["Accept-Ranges"] = "bytes"
     if request.headers.get("If-Range", response.headers["ETag"]) != response.headers["ETag"]:
         return

@@ -1,4 +1,4 @@
-"""``GET /v1/models``, which clients of OpenAI, ElevenLabs and Deepgram ask for, each in its own shape."""
+"""``GET /v1/models``, which clients of OpenAI, ElevenLabs and Deepgram request, each in its own shape."""
 
 from typing import Any, Final, Literal
 
@@ -12,7 +12,7 @@ from cc_tts.api.http.route import DEEPGRAM, ELEVENLABS, OPENAI, RouteTable
 from cc_tts.errors import ModelNotFound
 
 MODELS: Final = ("cc-tts", "tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-"""The names of OpenAI's models are listed for clients that look for theirs; ``model`` has no effect."""
+"""The names of OpenAI's models, listed for clients that look for theirs; ``model`` has no effect."""
 OWNER: Final = "cc-tts"
 ELEVENLABS_MODELS: Final[list[dict[str, Any]]] = [
     {

@@ -1,4 +1,4 @@
-"""OpenAI's speech API: ``/v1/audio/speech`` with what its client packages ask beside it.
+"""OpenAI's speech API: ``/v1/audio/speech``, and the other routes that its client packages use.
 
 Nothing is sent before the first chunk of audio is there, so that every refusal is an answer with ``error.message``.
 """
@@ -29,7 +29,7 @@ DEFAULT_RATE_HZ: Final = 24_000
 VOICES: Final = frozenset(
     ("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage", "shimmer", "verse")
 )
-"""The voices of OpenAI's API reference. Those that ``tts.voice_aliases`` does not name stand for the voice of the text's
+"""The voices of OpenAI's API reference. A name that ``tts.voice_aliases`` does not map gets the voice of the text's
 language.
 """
 EVENT_STREAM: Final = "text/event-stream"
@@ -84,7 +84,7 @@ class AudioSpeech(schemas.Body, frozen=True, forbid_unknown_fields=False):
     stream_format: Literal["audio", "sse"] = "audio"
 
     def content(self, aliases: Collection[str] = ()) -> TextContent | SequenceContent:
-        """The text to say, as a prompt. ``aliases`` are names that the configuration gives to voices.
+        """Return the text to say as a prompt. ``aliases`` are the configuration's names of voices.
 
         Raises:
             Unprocessable: text with NUL, or a sample rate that the format does not have.
@@ -113,12 +113,12 @@ class AudioSpeech(schemas.Body, frozen=True, forbid_unknown_fields=False):
 
     @property
     def speed_used(self) -> float | None:
-        """The speed within what voices can; ``None``: the configuration's."""
+        """Return the speed within our limits; ``None`` for the configuration's."""
         return None if self.speed is None else min(max(self.speed, MIN_SPEED), MAX_SPEED)
 
 
 class SpeechVoice(msgspec.Struct, frozen=True):
-    """A voice as Open WebUI and the like read it."""
+    """A voice in the shape that Open WebUI and similar clients read."""
 
     id: str
     name: str
@@ -164,7 +164,7 @@ async def list_speech_voices(request: web.Request) -> SpeechVoices:
 
 
 class _Events(SpeechResponse):
-    """The audio in server-sent events."""
+    """Sends the audio in server-sent events."""
 
     content_type = EVENT_STREAM
 

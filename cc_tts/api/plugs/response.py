@@ -1,4 +1,4 @@
-"""The response to a request for the speech of one text: sent while it is synthesised.
+"""The HTTP response with the speech of one text, sent during synthesis.
 
 A failure after the first audio breaks the connection off: a response that ends properly is complete. A reader that takes
 nothing for :data:`WRITE_TIMEOUT_S` is cut off; a client that hangs up cancels the synthesis.
@@ -20,22 +20,22 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.media import synthetic_label
 
 WRITE_TIMEOUT_S: Final = 10.0  # unmeasured
-"""How long one write may wait for the reader."""
+"""The time that one write may wait for the reader."""
 WRITE_BYTES: Final = 65_536  # unmeasured
-"""The most that one write sends, so that a slow reader of a long response is not taken for one that reads nothing."""
+"""The most bytes in one write, so that a slow reader of a long response is not mistaken for one that has stopped."""
 
 NO_HEADERS: Final[Mapping[str, str]] = {}
 RESPONSE_ROUTE: Final = ROUTE | {"errors": ERRORS, "is_synthetic": True}
-"""Options of a route that answers with the speech of a text."""
+"""The options of a route that responds with the speech of a text."""
 
 log = logs.get(__name__)
 
 
 class SpeechResponse:
-    """The audio as it is encoded. Other responses are made of the same parts."""
+    """The audio as it is encoded. Other responses derive from it."""
 
     content_type: ClassVar = ""
-    """The type of the response; empty: that of the format."""
+    """The media type of the response; empty for that of the format."""
 
     def __init__(
         self, request: web.Request, speech: Speech, output: Output, headers: Mapping[str, str] = NO_HEADERS
@@ -51,14 +51,14 @@ class SpeechResponse:
         return unaligned(chunks)
 
     def part(self, audio: bytes, piece: AlignedAudio | None) -> bytes:  # noqa: ARG002
-        """Return what is sent for a piece; ``None``: for what the encoder had left at the end. ``audio`` may be empty."""
+        """Return the bytes for one piece; ``None`` stands for the encoder's last bytes. ``audio`` may be empty."""
         return audio
 
     def last(self) -> bytes:
         return b""
 
     async def send(self) -> web.StreamResponse:
-        """Send all of it. Failures are noted for the accounting, and break the connection off."""
+        """Send everything. Failures are noted for the accounting, and break the connection."""
         try:
             await self._send()
         except ConnectionError:

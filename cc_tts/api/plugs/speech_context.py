@@ -1,4 +1,4 @@
-"""Speech of one text for one client, without a call: what every plug opens, feeds and reads.
+"""The speech of one text for one client, without a call. Every plug opens, feeds and reads it.
 
 ::
 
@@ -45,20 +45,20 @@ from cc_tts.text.characters import has_speech
 from cc_tts.voices.voice import Voice
 
 CHUNK_TIMEOUT_S: Final = 15.0  # unmeasured
-"""How long the engine may take for one chunk."""
+"""The time that the engine may take for one chunk."""
 CLIENT_POLL_S: Final = 0.1  # unmeasured
-"""How often a wait for the engine looks whether the client is still there."""
+"""While it waits for the engine, the server checks this often whether the client is still connected."""
 STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)
-"""``http.max_speech_streams`` run at the same time."""
+"""Counts the streams that run; at most ``http.max_speech_streams``."""
 NO_POINTERS: Final[Mapping[type[ClientError], str]] = {}
 ERRORS: Final = (CapacityExceeded, Draining, EngineFailed, NoAudio, *OF_TEXT)
 ROUTE: Final[dict[str, Any]] = {"scope": "call", "for_tenants": True, "ignores_unknown_query": True, "streams": True}
-"""Options of the routes of all plugs."""
+"""The options of the routes of all plugs."""
 
 
 class Speech:
-    """The audio of one text. ``voice`` speaks the beginning, ``None`` for SSML without words; ``reason`` and ``error`` are
-    what the accounting says of its end, and the plug sets them.
+    """The audio of one text. ``voice`` speaks the beginning, ``None`` for SSML without words. ``reason`` and ``error`` are
+    for the accounting, and the plug sets them.
     """
 
     def __init__(self, request: web.Request, stream: ChunkStream, voice: Voice | None) -> None:
@@ -70,18 +70,18 @@ class Speech:
         self._stream = stream
         self._chunks = aiter(stream)
         self._begun: deque[SpeechChunk] = deque()
-        """Holds what came up to the first audio."""
+        """The chunks up to the first audio."""
         self._num_bytes = 0
         self._is_cached = False
         self._awaits_text = False
 
     @property
     def label(self) -> tuple[str, str]:
-        """A file says where it comes from: the id, and the producer."""
+        """Return the label of a file: the id, and the producer."""
         return self.id, self._request.app[CONTEXT].config.tts.producer
 
     async def begin(self) -> None:
-        """Wait for the first audio, so that a refusal can still be an error of the request; raises as :meth:`chunks`.
+        """Wait for the first audio, so that a refusal can still be an error response; raises as :meth:`chunks`.
 
         Raises:
             NoAudio: the text was synthesised, and not one sample came of it.
@@ -92,7 +92,7 @@ class Speech:
             self._begun.append(chunk)
 
     async def chunks(self) -> AsyncIterator[SpeechChunk]:
-        """The audio as it is synthesised.
+        """Yield the audio during synthesis.
 
         Raises:
             ConnectionError: the client hung up.
@@ -128,7 +128,7 @@ class Speech:
         )
 
     async def _next(self) -> SpeechChunk | None:
-        """The next chunk; ``None`` at the end."""
+        """Return the next chunk; ``None`` at the end."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + CHUNK_TIMEOUT_S
         pending = asyncio.ensure_future(anext(self._chunks, None))
@@ -156,7 +156,7 @@ def refuse_if_draining(request: web.Request) -> None:
 
 
 async def streams_over(app: web.Application) -> None:
-    """Wait until no speech is sent any more. The server drains, so none begins meanwhile."""
+    """Wait until no speech is being sent. The server drains, so no new speech begins."""
     streams = app[STREAMS]
     for _ in range(app[CONTEXT].config.http.max_speech_streams):
         await streams.acquire()
@@ -166,8 +166,8 @@ async def streams_over(app: web.Application) -> None:
 async def speech_of(
     request: web.Request, content: Content, *, rate_hz: int, pointers: Mapping[type[ClientError], str] = NO_POINTERS
 ) -> AsyncIterator[Speech]:
-    """The speech of a text; of one that is there as a whole the first audio, too. ``pointers``: the fields that errors are
-    about. The characters of a text that is growing are charged by whoever appends them.
+    """Open the speech of a text, with its first audio if the text is complete. ``pointers`` maps errors to fields. The
+    characters of a growing text are charged when they are appended.
 
     Raises:
         CapacityExceeded, Draining, EngineFailed, NoAudio, and those of text: it cannot be spoken.
@@ -204,7 +204,7 @@ async def speech_of(
 
 
 class SpeechContext:
-    """One text that a client sends piece by piece, and its audio. ``words`` say how it is spoken; their own text is empty.
+    """One text that a client sends in pieces, and its audio. ``words`` give its style; their own text is empty.
 
     Nothing is held for it before its first letter or digit, so that a client may keep contexts open; from then on it is one
     of the streams that run. A text that does not go on for ``idle_timeout_s`` ends by itself.
@@ -223,7 +223,7 @@ class SpeechContext:
         self._heard_s = self._loop.time()
         self._has_begun = asyncio.Event()
         self._last = ""
-        """The last character that came."""
+        """The last character so far."""
         self._was_flushed = False
         context.speech_source.check(self._content)
 
@@ -236,7 +236,7 @@ class SpeechContext:
         return self._text.has_ended
 
     def append(self, text: str) -> None:
-        """More text has come.
+        """Append text that has arrived.
 
         Raises:
             TextTooLong: more waits than ``stream.max_buffered_chars``, or the message is longer than ``tts.max_text_chars``.
@@ -259,7 +259,9 @@ class SpeechContext:
             self._has_begun.set()
 
     def _is_new_sentence(self, text: str) -> bool:
-        """Whether a blank belongs before it, which clients leave out that send a sentence a message."""
+        """Whether a blank must be inserted before the text, since some clients send sentences without blanks
+        between them.
+        """
         begins = text[:1]
         if not begins.isalnum() or not begins.isascii() or not self._last or self._last.isspace():
             return False
@@ -278,7 +280,7 @@ class SpeechContext:
         self._has_begun.set()
 
     async def begins(self) -> bool:
-        """Wait for the first words; returns whether there are any before the end."""
+        """Wait for the first words; return whether any came before the end."""
         while not self._has_begun.is_set():
             if (left_s := self._idle_timeout_s - (self._loop.time() - self._heard_s)) <= 0:
                 self.end()
@@ -290,6 +292,6 @@ class SpeechContext:
 
     @asynccontextmanager
     async def speech(self) -> AsyncIterator[Speech]:
-        """The speech; raises as :func:`speech_of`."""
+        """Return the speech; raises as :func:`speech_of`."""
         async with speech_of(self._request, self._content, rate_hz=self._rate_hz) as speech:
             yield speech

@@ -26,7 +26,7 @@ class StagePrompt(schemas.Words, frozen=True):
     pin: Annotated[bool, Meta(description="Its audio never makes room for that of others.")] = False
 
     def words(self) -> StagedText:
-        """The words; raises as :meth:`Speak.prompt`."""
+        """Return the words; raises as :meth:`Speak.prompt`."""
         self.content()
         return StagedText(
             text=self.text or "",

@@ -1,4 +1,4 @@
-"""Requests for audio files at URLs that clients name, at the hosts of ``prompts.allowed_hosts``.
+"""Fetches audio files from URLs that clients name, at the hosts of ``prompts.allowed_hosts``.
 
 No redirect is followed, nothing is decompressed, and no more is read than a prompt may have. Runs on: the event loop.
 """
@@ -79,13 +79,13 @@ class HttpFetch:
 
 
 def _directives(text: str) -> dict[str, str]:
-    """The directives of Cache-Control (RFC 9111 §5.2.2)."""
+    """Return the directives of Cache-Control (RFC 9111 §5.2.2)."""
     pairs = (each.strip().partition("=") for each in text.split(","))
     return {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
 
 
 def _fresh_s(directives: dict[str, str], age: str) -> float:
-    """How long the response is fresh from now on; without max-age it is not."""
+    """Return how long the response stays fresh; 0 without max-age."""
     return max(0.0, float(_seconds(directives.get("max-age", ""))) - _seconds(age.strip()))
 
 

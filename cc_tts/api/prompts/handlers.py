@@ -1,4 +1,4 @@
-"""Handlers for staged prompts: texts that are made ready, and recorded announcements."""
+"""Handlers for staged prompts: texts that are synthesised in advance, and recorded announcements."""
 
 import asyncio
 import contextlib
@@ -42,9 +42,9 @@ AUDIO_TYPES: Final = (
     "application/ogg",
     "application/octet-stream",
 )
-"""Clients call files so; libsndfile looks at the bytes."""
+"""The media types that clients use for audio files. libsndfile decides by the content."""
 WAIT_SHARE: Final = 0.8
-"""The part of http.request_timeout_s that a request waits for the audio (unmeasured); it is made all the same."""
+"""A request waits for the audio for this share of ``http.request_timeout_s`` (unmeasured); the audio is made in any case."""
 _WAIT: Final = Query("wait", "false: answer before the audio is made.", ("true", "false"))
 _RANDOM_BYTES: Final = 8
 _FILE_FIELDS: Final = ("file", "audio")
@@ -58,7 +58,7 @@ def _file(body: bytes, _content_type: str) -> StageAudio:
 
 
 def _form(body: bytes, content_type: str) -> StageAudio:
-    """A form with a file in the field ``file``, and ``prompt_id`` and ``ttl_s`` beside it."""
+    """Return a form with a file in the field ``file``, and ``prompt_id`` and ``ttl_s``."""
     fields = fields_of(body, content_type)
     audio = next((fields.pop(name) for name in _FILE_FIELDS if name in fields), None)
     if audio is None:
@@ -90,7 +90,7 @@ _STAGES: Final[dict[str, Any]] = {
     "examples": _EXAMPLES,
     "for_tenants": True,
 }
-"""The options that both routes have that stage a prompt."""
+"""The options that both staging routes share."""
 
 
 @ROUTES.add(

@@ -1,4 +1,4 @@
-"""A recording that is complete is sent by PUT to the URL of the client, and given to the command of ``record.on_saved``.
+"""Delivers complete recordings: by PUT to the client's URL, and to the command of ``record.on_saved``.
 
 The URL is a client's, so it leads only to hosts that the operator has named, over TLS, without redirects, and to addresses
 of the Internet or of ``record.upload_networks``: each address of the host is checked before it is connected to. The command
@@ -26,20 +26,20 @@ from cc_tts.recorder.info import RecordingInfo
 
 FIRST_PAUSE_S: Final = 1.0  # unmeasured
 PAUSE_FACTOR: Final = 4
-"""The pauses between tries, 1, 4, 16, 64 s… (unmeasured)."""
+"""The pauses between attempts are 1, 4, 16, 64 s… (unmeasured)."""
 MAX_AT_ONCE: Final = 8
-"""Deliveries at the same time (unmeasured)."""
+"""The most deliveries at the same time (unmeasured)."""
 _HTTP_OK: Final = range(200, 300)
 
 log = logs.get(__name__)
 
 
 class _Failed(Exception):
-    """A try was in vain, for this reason."""
+    """An attempt failed for this reason."""
 
 
 def check_url(text: str, config: RecordConfig) -> None:
-    """Raise ``Unprocessable`` if a recording may not be sent there."""
+    """Raise ``Unprocessable`` if recordings may not be sent to this URL."""
     url = usable_url(text, "https")
     if url is None:
         fault = "an https URL without user and password"
@@ -55,14 +55,16 @@ def _allowed(config: RecordConfig) -> AllowedHosts:
 
 
 class Delivery:
-    """Hands on recordings that are complete."""
+    """Delivers recordings that are complete."""
 
     def __init__(self, config: RecordConfig) -> None:
         self._config = config
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
 
     async def deliver(self, info: RecordingInfo, path: Path) -> CallRecordingDelivered | None:
-        """Hand on a file: to its URL if it has one, and to the command if there is one. ``None``: there is neither."""
+        """Deliver a file to its URL, if it has one, and to the command, if there is one. Returns ``None`` if there is
+        neither.
+        """
         uploaded = None if info.upload_url is None else await self._try(info, path, is_upload=True)
         handed = await self._try(info, path, is_upload=False) if self._config.on_saved else None
         return handed if uploaded is None or (handed is not None and handed.result == "failed") else uploaded

@@ -27,7 +27,7 @@ from cc_tts.recorder.info import RecordingInfo
 
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1000
-"""Recordings of one page (unmeasured)."""
+"""The most recordings in one page (unmeasured)."""
 
 ROUTES: Final = RouteTable("Recordings")
 
@@ -164,7 +164,7 @@ async def _kept(request: web.Request) -> tuple[RecordingInfo, Path]:
 
 
 def _live(request: web.Request) -> LiveRecording | None:
-    """The recording that the path names, if its call is up and the token may know of it."""
+    """Return the recording in the path, if its call is up and the token may see it."""
     live = request.app[CONTEXT].registry.recordings.live(request.match_info["id"])
     return live if live is not None and current_tenant() in ("", live.plan.info.tenant) else None
 

@@ -50,7 +50,7 @@ class Record(schemas.OptionalBody, frozen=True):
     client_state: schemas.ClientState | None = None
 
     def request(self) -> RecordRequest:
-        """The request to the layer below.
+        """Return the request for the calls layer.
 
         Raises:
             Unprocessable: two tracks are wanted of one direction.
@@ -110,7 +110,7 @@ class Recording(views.View, frozen=True, kw_only=True):
 
     @classmethod
     def on_disk(cls, info: RecordingInfo, *, state: RecordingState | None = None) -> Self:
-        """A recording as its file has it; ``state`` is what is known better."""
+        """Return a recording from its file; ``state`` overrides the file's."""
         return cls.of(info, id=info.recording_id, state=state or info.state)
 
 

@@ -1,1 +1,1 @@
-"""Relays to applications: their connections, and the requests that begin and end them."""
+"""Relays: the connections to their applications, and the requests that begin and end them."""

@@ -1,4 +1,4 @@
-"""The connections of relays: each is made to its application, and made again if it is lost and the relay wants that.
+"""The connections of relays to their applications. A lost connection is made again if the relay still needs it.
 
 The handshake has the headers of Standard Webhooks, with the id of the relay; what is signed has an empty body. A URL that a
 client chose is reached at the hosts of ``relay.allowed_hosts`` alone. An application that closes with 1000, or without a
@@ -33,9 +33,9 @@ MAX_FRAME_BYTES: Final = 65_536  # unmeasured
 FIRST_RETRY_S: Final = 0.5  # unmeasured
 MAX_RETRY_S: Final = 5.0  # unmeasured
 _FINISHED: Final = (WSCloseCode.OK, 0)
-"""Statuses with which applications close that have finished; 0: none was given."""
+"""The close statuses by which an application ends the relay; 0 stands for none."""
 _OUR_REFUSALS: Final = (WSCloseCode.POLICY_VIOLATION, WSCloseCode.MESSAGE_TOO_BIG)
-"""We close so for messages that are wrong, as those of another connection would be."""
+"""Our own close statuses for faulty messages. A new connection would get the same, so none is made."""
 
 log = logs.get(__name__)
 
@@ -62,7 +62,7 @@ class RelayConnection(Connection[messages.ToApplication]):
 
 
 class RelayConnector:
-    """Connects all relays. Runs on: the event loop."""
+    """Makes the connections of all relays. Runs on: the event loop."""
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self._config = config.relay
@@ -78,7 +78,7 @@ class RelayConnector:
         self._tasks.begin(self._serve(relay), f"relay {relay.call.id}")
 
     async def stop(self) -> None:
-        """End the connections. The calls are over."""
+        """End the connections; the calls are over."""
         await self._tasks.stop(STOP_TIMEOUT_S)
         for client in self._clients.values():
             await client.close()
@@ -115,7 +115,7 @@ class RelayConnector:
                 relay.conclude("lost")
 
     async def _dial_again(self, relay: Relay, backoff: Backoff) -> ClientSocket | None:
-        """The next connection, or ``None``: nobody takes it, as long as it is tried."""
+        """Return the next connection, or ``None`` if nobody accepts one for as long as it is tried."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._config.reconnect_timeout_s
         while relay.wants_connection and loop.time() < deadline_s:

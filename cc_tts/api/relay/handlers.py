@@ -1,4 +1,4 @@
-"""Handlers that have an application written for ConversationRelay talk on a call, and their bodies."""
+"""Handlers that begin and end relays to ConversationRelay applications, and their bodies."""
 
 from operator import attrgetter
 from typing import Annotated, ClassVar, Final

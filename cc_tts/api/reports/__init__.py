@@ -1,1 +1,1 @@
-"""The report of one call, made of its events, its utterances and its recordings."""
+"""The report of one call, from its events, its utterances and its recordings."""

@@ -22,7 +22,7 @@ from cc_tts.recorder.info import RecordingInfo
 from cc_tts.recorder.store import RecordingStore
 
 MAX_RECORDINGS: Final = 8
-"""Recordings of one call that are shown (unmeasured)."""
+"""The most recordings of one call that the report shows (unmeasured)."""
 
 ROUTES: Final = RouteTable("Calls")
 log = logs.get(__name__)
@@ -46,7 +46,7 @@ async def get_call_report(request: web.Request) -> web.StreamResponse:
 
 
 async def _sip(registry: CallRegistry, call: Call) -> str:
-    """The SIP messages of the call as text, empty where none are kept."""
+    """Return the SIP messages of the call as text; empty if none are kept."""
     try:
         found = await registry.trace(call)
     except (LineUnsupported, UserAgentUnavailable):
@@ -55,7 +55,7 @@ async def _sip(registry: CallRegistry, call: Call) -> str:
 
 
 def _waveforms(store: RecordingStore, call_id: str, tenant: str, times_s: tuple[float, float]) -> list[Waveform]:
-    """The outlines of the recordings of a call, that began and had audio at these times. Waits for the disk."""
+    """Return the outlines of the call's recordings that had audio in this time. Waits for the disk."""
     origin_s, media_s = times_s
     found: list[Waveform] = []
     for info in reversed(store.newest(tenant, limit=MAX_RECORDINGS, call_id=call_id)):

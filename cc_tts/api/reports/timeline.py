@@ -1,4 +1,4 @@
-"""A call as the picture of its report: what happened when, by its events. Runs on: the event loop.
+"""The picture in a call's report: what happened when, from the events. Runs on: the event loop.
 
 Digits that were withheld from events are withheld here; the words that a caller heard are in it, as in ``speak.complete``.
 """
@@ -19,7 +19,7 @@ _MAX_DETAIL_CHARS: Final = 600  # unmeasured
 def picture_of(
     call: Call, events: Sequence[Event], *, now_s: float, waveforms: Sequence[Waveform] = (), ladder: str = ""
 ) -> CallPicture:
-    """The report of a call at this time; ``events`` are those of the call that are kept, oldest first."""
+    """Return the report of a call now. ``events`` are the call's events that are still known, oldest first."""
     origin_s = call.created_at_s
     end_s = max(call.ended_at_s or now_s, *(event.time for event in events), origin_s + 0.1)
     return CallPicture(
@@ -153,7 +153,7 @@ _LABELS: Final[dict[str, Callable[[Any], str | None]]] = {
     "speak.recovered": lambda data: "speech worker lost" if data.reason == "worker_lost" else "voice ran away",
     "speak.refused": lambda data: f"not spoken: {data.error}",
 }
-"""The names that events without a bar have in the picture."""
+"""The labels in the picture of events without a bar."""
 
 
 def _label(event: Event) -> str | None:

@@ -1,1 +1,1 @@
-"""Handlers by which a call is handed over."""
+"""Handlers for transfers, bridges and incoming REFERs."""

@@ -1,4 +1,4 @@
-"""Handlers by which two calls are bridged, and their bodies."""
+"""Handlers that bridge two calls, and their bodies."""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""Handlers by which an application decides on a REFER of the far side, and their bodies."""
+"""Handlers with which an application decides about a REFER of the far side, and their bodies."""
 
 from typing import Annotated, Final
 
@@ -32,7 +32,7 @@ class AcceptRefer(schemas.Body, frozen=True, kw_only=True):
     client_state: schemas.ClientState | None = None
 
     def request(self) -> OriginateRequest:
-        """The request to the layer below, without whom to call."""
+        """Return the request for the calls layer, without the target."""
         return OriginateRequest(
             to="",
             call_id=self.call_id,

@@ -1,4 +1,4 @@
-"""Handlers by which a call is handed over, and their bodies."""
+"""Handlers that transfer a call, and their bodies."""
 
 from dataclasses import replace
 from operator import attrgetter
@@ -96,7 +96,7 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
     client_state: schemas.ClientState | None = None
 
     def request(self) -> TransferRequest:
-        """The request to the layer below.
+        """Return the request for the calls layer.
 
         Raises:
             Unprocessable: a URI, a header or the prompt cannot be used.
@@ -122,7 +122,7 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
         )
 
     def warm_request(self) -> WarmRequest:
-        """The request of mode warm to the layer below; raises as :meth:`request`."""
+        """Return the request of a warm transfer for the calls layer; raises as :meth:`request`."""
         blind = self.request()
         for name in _OF_REFER:
             schemas.refuse(f"/{name}", "goes with modes blind and attended", when=self._differs(name))
@@ -166,7 +166,7 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
             schemas.refuse(f"/{name.rstrip('_')}", "goes with mode warm", when=self._differs(name))
 
     def _differs(self, name: str) -> bool:
-        """Whether a field is not what it is when it is left out."""
+        """Whether a field differs from its default."""
         return bool(getattr(self, name) != getattr(Transfer(), name))
 
 
@@ -242,7 +242,7 @@ async def _warm_transfer(request: web.Request, body: Transfer) -> TransferBegun:
 def _prompts(
     body: Transfer, speak: Prompt | None, brief: Prompt | None = None
 ) -> dict[str, tuple[schemas.Speak, Prompt]]:
-    """The bodies of the prompts by their pointers, and what they ask for."""
+    """Return the bodies of the prompts by their pointers, with the prompts that they ask for."""
     bodies_of = {"/speak": (body.speak, speak), "/brief": (body.brief, brief)}
     return {
         at: (given, prompt) for at, (given, prompt) in bodies_of.items() if given is not None and prompt is not None

@@ -1,1 +1,1 @@
-"""Webhooks at the API: how they are doing, what clients may name, and what a webhook answers to an incoming call."""
+"""Webhooks in the API: their status, the webhooks that clients name, and answers to ``call.incoming``."""

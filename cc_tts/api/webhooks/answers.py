@@ -31,10 +31,10 @@ from cc_tts.webhooks.post import MAX_ANSWER_BYTES
 from cc_tts.webhooks.target import Target
 
 OF_THE_ANSWER: Final = frozenset({400, 413, 422})
-"""The status of errors that the answer has, whatever the call is doing."""
+"""The statuses of errors that are the fault of the answer, whatever the call is doing."""
 
 MAX_POINTER_CHARS: Final = 100
-"""The most of a pointer that is logged (unmeasured): the names in it are the application's."""
+"""The most characters of a pointer that are logged (unmeasured), since the application chooses its names."""
 
 log = logs.get(__name__)
 
@@ -48,7 +48,9 @@ class IncomingAnswer(schemas.Body, frozen=True):
 
 
 class IncomingAnswers:
-    """Does what webhooks answer to ``call.incoming``; the first answer to a call counts. Runs on: the event loop."""
+    """Carries out the answers of webhooks to ``call.incoming``; the first answer for a call counts. Runs on:
+    the event loop.
+    """
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
@@ -56,7 +58,7 @@ class IncomingAnswers:
         self._tasks = TaskSet()
 
     def take(self, target: Target, call_id: str, answer: bytes, why_late: str) -> None:
-        """Follow an answer, unless it came late."""
+        """Carry out an answer, unless it is too late."""
         self._tasks.begin(self._follow(target, call_id, answer, why_late), f"answer to {call_id}")
 
     async def _follow(self, target: Target, call_id: str, answer: bytes, why_late: str) -> None:
@@ -77,8 +79,8 @@ class IncomingAnswers:
     def _refuse(
         self, target: Target, call: Call | None, code: str, detail: str, faults: Sequence[FieldError] = ()
     ) -> None:
-        """Tell why an answer has no effect, since the application gets no response in which that could be said. The detail
-        may repeat what is to be said, so the log has the fields alone.
+        """Log why an answer has no effect, since the application gets no response. The detail may repeat prompt text, so
+        only the fields are logged.
         """
         fields = [each.pointer[:MAX_POINTER_CHARS] for each in faults]
         call_id = None if call is None else call.id
@@ -87,7 +89,7 @@ class IncomingAnswers:
             call.publish(types.CallCommandFailed(command="webhook_answer", detail=f"{target.name}: {detail}"))
 
     async def _act(self, target: Target, call: Call, answer: bytes) -> None:
-        """Speak, gather and answer as asked.
+        """Speak, gather and answer as requested.
 
         Raises:
             CcTtsError: it cannot be read, or the call does not take it.

@@ -73,7 +73,7 @@ def check_webhook(webhooks: Webhooks, webhook: CallWebhook) -> None:
 
 
 def readable_by(webhooks: Webhooks, call: Call, to: DigitsTo, holder: Holder) -> DigitsTo:
-    """Who gets the digits: a connection of the holder's token alone, or a webhook that gets the events of the call.
+    """Return who gets the digits: a connection of the same token, or a webhook that gets the events of the call.
 
     Raises:
         Unprocessable: there is no such webhook, or it does not get them.

@@ -1,1 +1,1 @@
-"""Calls that were up when another server ended: what is kept of them, and how they are taken up."""
+"""Calls that were up when their server ended: the record that is kept of each, and how the next server adopts them."""

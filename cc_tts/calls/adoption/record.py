@@ -1,5 +1,7 @@
-"""The record of a call that the UA process keeps for the server that adopts it: facts that last, neither texts nor digits,
-the words of its disclosure, of its instructions and of its relay aside.
+"""The record of a call that the UA process keeps for the server that adopts it. It holds lasting facts, but no texts and no
+digits, except the words of the disclosure, the instructions and the relay. The UA process does not read it. Fields that
+later versions add have defaults, so that a record of another version can be read; :data:`VERSION` counts incompatible
+changes.
 
 The UA process does not read it. Fields that later versions add have defaults, so that a record of another version can be
 read; :data:`VERSION` counts changes for which that is not so.
@@ -25,12 +27,12 @@ VERSION: Final = 1
 MAX_RECORD_BYTES: Final = MAX_MESSAGE_BYTES // 4
 """A quarter of what the channel takes in one message (unmeasured)."""
 MAX_UTTERANCES: Final = 100
-"""How many of the next utterances a record has, unmeasured. A record is made with each event, so it has a bound."""
+"""The most utterances in a record, unmeasured. A record is made with each event, so its size is bounded."""
 WITH_TEXT: Final = frozenset({"x-tts-text", "x-tts-ssml"})
-"""Headers of an INVITE that hold what is to be said (in lower case); so does the URI parameter ``play`` (RFC 4240)."""
+"""Headers of an INVITE (in lower case) that hold text to be spoken; the URI parameter ``play`` (RFC 4240) does, too."""
 
 PROGRESS: Final = ("created_at_s", "paused", "local_reason", "no_answer_at_s", "amd_stage")
-"""Fields of a record that a call has under the same names, and takes back later."""
+"""Fields of a record that have the same names in a call, and that a restored call gets back step by step."""
 
 
 class KeptUtterance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,7 +51,7 @@ class KeptUtterance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @classmethod
     def of(cls, utterance: Utterance) -> Self:
-        """Keep what another server needs of an utterance."""
+        """Return the part of an utterance that another server needs."""
         names = ("id", "accepted_at_s", "text_chars", "voice", "engine", "barge_in_dtmf", "barge_in_speech")
         of_prompt = ("client_state", "then", "unattended")
         return cls(
@@ -99,8 +101,8 @@ class KeptTransfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class KeptBridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The bridge to another call: asked for, and ``is_up`` once it was made. ``waits``: it is made when this call is
-    answered, or, if its far side ``is_briefed`` before, when that is over. ``is_placed``: the call was placed for it.
+    """The bridge to another call. ``is_up``: it was made. ``waits``: it is made when this call is answered or, for an agent
+    who is briefed first (``is_briefed``), after the briefing. ``is_placed``: the call was placed for the bridge.
     """
 
     id: str
@@ -114,8 +116,8 @@ class KeptBridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call. ``run`` is that of the events of the server that has it. ``no_answer_at_s``: when an outgoing call is given
-    up, on the wall clock.
+    """The record of one call. ``run`` identifies the events of the server that has the call. ``no_answer_at_s``: the
+    wall-clock time at which an unanswered outgoing call is given up.
     """
 
     version: int
@@ -158,13 +160,13 @@ FACTS: Final = tuple(
     for each in dataclasses.fields(CallInfo)
     if each.name in CallRecord.__struct_fields__ and each.name not in (*PROGRESS, "headers", "uri_parameters")
 )
-"""Fields of a record that a call has under the same names, and begins with when it is restored."""
+"""Fields of a record that have the same names in a call, and with which a restored call is made."""
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(CallRecord)
 
 
 def encode(record: CallRecord) -> bytes:
-    """A record as it is kept; without headers and URI parameters if it would be too large with them."""
+    """Encode a record. Headers and URI parameters are left out if they would make it too large."""
     encoded = _encoder.encode(record)
     if len(encoded) > MAX_RECORD_BYTES:
         encoded = _encoder.encode(msgspec.structs.replace(record, headers={}, uri_parameters={}))
@@ -172,7 +174,7 @@ def encode(record: CallRecord) -> bytes:
 
 
 def decode(encoded: bytes) -> CallRecord | None:
-    """``None``: there is none, or not one that this version reads."""
+    """Decode a record; ``None`` if there is none, or none that this version can read."""
     try:
         record = _decoder.decode(encoded)
     except UNREADABLE:
@@ -181,7 +183,7 @@ def decode(encoded: bytes) -> CallRecord | None:
 
 
 def without_text(headers: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, Any]:
-    """The headers and URI parameters of an INVITE that a record has: none that holds what is to be said."""
+    """Return the headers and URI parameters of an INVITE without those that hold text to be spoken."""
     return {
         "headers": {name: value for name, value in headers.items() if name.lower() not in WITH_TEXT},
         "uri_parameters": {name: value for name, value in parameters.items() if name != "play"},

@@ -1,1 +1,1 @@
-"""The audio of a call for those who listen; what the caller's speech does to prompts (barge-in); who answered a call."""
+"""The audio of a call: who listens to it, barge-in by speech, and whether a person or a machine has answered."""

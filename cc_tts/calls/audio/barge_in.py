@@ -1,4 +1,5 @@
-"""The caller's speech on one call: whether it is listened to, its events, and what it does to the prompts.
+"""Barge-in by speech on one call: whether we listen to the caller, the events of the caller's speech, and its effect on
+prompts.
 
 ::
 
@@ -33,9 +34,9 @@ from cc_tts.ua import messages
 from cc_tts.vad.speech import Edge, Listening, SpeechConfirmed, SpeechStarted, SpeechStopped
 
 MAX_STEP_BACK_MS: Final = 600
-"""A prompt that resumes begins with the word that was being said, if that began within this time; unmeasured."""
+"""A resumed prompt starts again at the current word if that word began at most this long ago; unmeasured."""
 ANSWER_MS: Final = 100
-"""The time that audio takes to the VAD process, and its answer back; unmeasured."""
+"""The round trip to the VAD process: audio out, result back; unmeasured."""
 
 
 @dataclass(slots=True)
@@ -47,7 +48,9 @@ class _Speech:
 
 @dataclass(slots=True)
 class _Hold:
-    """A prompt that speech holds since ``since_ns``. ``heard_ms``: speech that is over."""
+    """A prompt that the caller's speech has paused since ``since_ns``. ``heard_ms`` is the length of earlier speech in this
+    pause.
+    """
 
     utterance: Utterance
     policy: SpeechBargeIn
@@ -58,7 +61,7 @@ class _Hold:
 
 
 class BargeIn:
-    """The effect of the caller's speech on one call."""
+    """The effect of the caller's speech on the prompts of one call."""
 
     def __init__(self, call: CallView) -> None:
         self._call = call
@@ -75,7 +78,7 @@ class BargeIn:
         self.refresh()
 
     def refresh(self) -> None:
-        """The prompts, the defaults or the hold of the call have changed: listen, listen differently, or no more."""
+        """Start, change or stop listening, since the prompts, the defaults or the hold of the call have changed."""
         policy = self._policy if self._call.state is CallState.ESTABLISHED and not self._call.held else None
         if self._call.held or self._call.state is CallState.TERMINATED:
             self._stopped(self._services.clock.now_ns())
@@ -108,7 +111,7 @@ class BargeIn:
         self.refresh()
 
     def resume(self) -> bool:
-        """Let a prompt go on that speech holds; returns whether there is one."""
+        """Resume the prompt that speech has paused; return whether there was one."""
         hold = self._hold
         if hold is None:
             return False
@@ -195,7 +198,7 @@ class BargeIn:
             self._timer.set(max(0.0, hold.policy.resume_after_ms - since_ms) / 1000, self.resume)
 
     def _goes_on(self, speech: _Speech, utterance: Utterance) -> None:
-        """Interrupt an utterance that began while the caller was speaking, if the caller still speaks."""
+        """Interrupt an utterance that began while the caller was speaking, if the caller is still speaking."""
         if self._speech is speech and self._heard is utterance and self._hold is None:
             self._act(speech, self._services.clock.now_ns())
 
@@ -229,7 +232,7 @@ class BargeIn:
 
     @property
     def _policy(self) -> SpeechBargeIn | None:
-        """How to listen now: as the prompt that is said wants it, else the call, else a prompt that waits."""
+        """The settings to listen by: those of the current prompt, else of the call, else of a prompt in the queue."""
         of_prompts = [each.barge_in_speech for each in self._call.player.queue]
         of_call = policy_of(self._call.defaults.barge_in_speech, self._services.config.calls.barge_in_speech)
         return next((each for each in (*of_prompts[:1], of_call, *of_prompts) if each is not None), None)
@@ -249,6 +252,6 @@ class BargeIn:
 
 
 def _word_begin_ms(utterance: Utterance) -> float:
-    """Where the word begins that was being said, ms; where the utterance stands if that is too far back, or not known."""
+    """Return the start of the current word, ms; the current position if the word began too long ago or is unknown."""
     begin_ms = max((word.start_ms for word in utterance.words), default=0.0)
     return begin_ms if utterance.played_ms - MAX_STEP_BACK_MS <= begin_ms else utterance.played_ms

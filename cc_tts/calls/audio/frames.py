@@ -1,5 +1,5 @@
-"""The shape of a client's audio, made of blocks of the hub: its rate, frames of 20 ms, silence where frames are missing, two
-directions side by side. The module has no clock of its own.
+"""Converts the audio of a call for one client: its sample rate, frames of 20 ms, silence for missing frames, and two
+directions as channels. It has no clock of its own.
 """
 
 from collections import deque
@@ -14,14 +14,14 @@ from cc_tts.media.half_band import HalfBand
 from cc_tts.ua.messages import AudioDirection, CallAudio
 
 MAX_APART_NS: Final = 3 * PTIME_MS * NS_PER_MS // 2
-"""Frames of one tick are handled within this time. A frame whose counterpart is further off goes with silence."""
+"""Frames of the same tick arrive within this time. A frame whose counterpart is later is paired with silence."""
 MAX_FILLED: Final = 50
-"""Frames of silence for those that are missing; after a longer gap the stream continues where the call is. Unmeasured."""
+"""The most missing frames that are replaced by silence. After a longer gap the stream skips ahead. Unmeasured."""
 
 
 class FrameShaper:
-    """Frames of 20 ms at the client's rate. If it ``interleaves``, two directions are the two channels of one stream, the
-    caller first, and the frames of one tick go together.
+    """Makes frames of 20 ms at the client's rate. If it ``interleaves``, the two directions are the channels of one stream,
+    the caller first, and frames of the same tick are paired.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class FrameShaper:
         self._silence = bytes(AudioFormat(rate_hz).frame_bytes)
         self._filters = {each: HalfBand(line_rate_hz, rate_hz) for each in directions}
         self._waiting: dict[AudioDirection, deque[tuple[int, bytes]]] = {"in": deque(), "out": deque()}
-        """Frames whose counterpart has not come."""
+        """Frames whose counterpart has not arrived."""
 
     def frames(self, audio: CallAudio, pcm: bytes) -> Iterator[tuple[AudioDirection, bytes]]:
-        """The frames that are complete with these; pairs of channels go under ``in``."""
+        """Return the frames that are now complete. Pairs of channels are returned under ``in``."""
         num_missing = min(audio.num_dropped, MAX_FILLED)
         at_ns = audio.at_ns - num_missing * PTIME_MS * NS_PER_MS
         if self.begun_ns is None and audio.direction == "in":

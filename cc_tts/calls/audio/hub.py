@@ -1,4 +1,4 @@
-"""Who listens to a call: what the UA process is asked for is the union of what is wanted. Runs on: the event loop."""
+"""The listeners of a call. The UA process is asked for the directions that any of them wants. Runs on: the event loop."""
 
 from collections.abc import Callable
 from typing import Final, get_args
@@ -16,11 +16,11 @@ log = logs.get(__name__)
 
 
 Listener = Callable[[messages.CallAudio, bytes], None]
-"""Takes whole frames of 20 ms of one direction, at ``rtp.clock_rate_hz``, at once; it must not block and must not raise."""
+"""Receives whole frames of 20 ms of one direction, at ``rtp.clock_rate_hz``. It must not block and must not raise."""
 
 
 class AudioHub:
-    """The listeners of one call, which are called in the order in which they came."""
+    """The listeners of one call. They are called in the order in which they subscribed."""
 
     def __init__(self, call_id: str, ua: UaClient, metrics: Metrics) -> None:
         self._call_id = call_id
@@ -30,7 +30,7 @@ class AudioHub:
         self._asked: tuple[AudioDirection, ...] = ()
 
     def subscribe(self, directions: tuple[AudioDirection, ...], listener: Listener) -> Callable[[], None]:
-        """Have ``listener`` called with the audio of these directions; returns what ends that, which may be called twice.
+        """Call ``listener`` with the audio of these directions. Returns a function that ends this; it may be called twice.
 
         Raises:
             UserAgentUnavailable: the UA process is not up.
@@ -62,11 +62,11 @@ class AudioHub:
                 self._listeners.pop(key, None)
 
     def measure_levels(self) -> None:
-        """Have it measured how loud the call is, for the next seconds."""
+        """Have the UA process measure the volume of the call for the next seconds."""
         self._ua.tell(messages.MeasureLevels(self._call_id))
 
     def ask_again(self) -> None:
-        """The leg is another one: ask it for what the one before it was asked for."""
+        """Ask a new leg of the call for what the old leg was asked for."""
         if self._asked:
             self._asked = ()
             self._ask(self._ua.tell)

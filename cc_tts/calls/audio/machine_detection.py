@@ -31,11 +31,11 @@ from cc_tts.vad.answering.settings import (
 )
 
 MARGIN_MS: Final = 2000.0
-"""How much later than the longest analysis the VAD process is taken to hear nothing; unmeasured."""
+"""The VAD process counts as lost if it has found nothing this long after the longest analysis; unmeasured."""
 
 
 class MachineDetection:
-    """The detection of one call. ``stage`` is what is still to be found."""
+    """The detection of one call. ``stage`` says what has not been found yet."""
 
     def __init__(self, call: CallView, settings: Amd) -> None:
         self._call = call
@@ -143,7 +143,7 @@ def report(call: CallView, answered: Answered) -> None:
 
 
 def break_off(call: CallView, stage: AmdStage) -> None:
-    """The detection of a server before this one is over."""
+    """End the detection that an earlier server had begun."""
     if stage == "answer":
         report(call, Answered(0.0, result="unknown", cause="server_restarted"))
     elif stage == "greeting":

@@ -1,4 +1,6 @@
-"""Messages of a media stream to its client besides the audio, one struct a type; ``type`` is the word that clients see."""
+"""The messages of a media stream to its client, without the audio, one struct a type. ``type`` is the name
+that clients see.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
@@ -18,7 +20,7 @@ HEARD: Final[Mapping[MediaDirection, tuple[AudioDirection, ...]]] = {
     "both": ("in", "out"),
     "talk": ("in",),
 }
-"""The audio that a client of each direction is sent."""
+"""The directions of the call's audio that a client gets, by the direction of its stream."""
 
 
 class MediaMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -140,4 +142,4 @@ class MediaStop(MediaMessage, frozen=True, kw_only=True, tag="stop"):
 
 
 MESSAGES: Final = kinds_of(MediaMessage)
-"""All of them, in the order in which documents list them."""
+"""All messages, in the order in which the documents list them."""

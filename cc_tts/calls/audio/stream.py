@@ -1,4 +1,4 @@
-"""One client of a call's audio: what it listens to, and what it plays.
+"""One client of a call's audio: what it hears, and what it plays.
 
 ::
 
@@ -31,20 +31,21 @@ from cc_tts.ua.messages import AudioDirection, CallAudio
 
 
 class MediaSink(Protocol):
-    """Where a stream goes. It must do nothing but queue."""
+    """The destination of a stream. Its methods must only queue."""
 
     def audio(self, direction: AudioDirection, frame: bytes) -> None:
-        """20 ms; of ``both`` interleaved under ``in``, if the stream interleaves."""
+        """Send 20 ms of audio. If the stream interleaves, both directions come together under ``in``."""
 
     def message(self, message: MediaMessage) -> None:
         """Send a message that is not audio."""
 
     def close(self) -> None:
-        """The call is over; nothing follows."""
+        """End the stream, since the call is over; nothing follows."""
 
 
 class MediaStream(Follower):
-    """``interleaves``: the two directions of ``both`` are channels of the same frames. ``close`` it when the client is gone.
+    """One client's stream. ``interleaves``: the two directions of ``both`` are channels of the same frames. :meth:`close` it
+    when the client has gone.
 
     Raises:
         WrongState: the call is over.
@@ -91,8 +92,8 @@ class MediaStream(Follower):
         call.services.metrics.media_streams.inc()
 
     def close(self, *, clears: bool = False, hangs_up: bool = False) -> None:
-        """The client is gone. What it has sent is played to its end, or dropped if ``clears``; then the call is ended if
-        ``hangs_up``. Safe to call twice.
+        """End the stream, since the client has gone. The audio that it has sent is played to its end, or dropped if
+        ``clears``. Then the call is ended if ``hangs_up``. Safe to call twice.
         """
         if not self.call.followers.leave(self):
             return
@@ -107,7 +108,7 @@ class MediaStream(Follower):
         self._sink.message(MediaDtmf(digit=digit, duration_ms=duration_ms))
 
     def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
-        """The caller began to speak then, or stopped."""
+        """The caller began or stopped speaking at that time."""
         if self._shaper.begun_ns is None:
             return
         kind = MediaSpeechStarted if begins else MediaSpeechStopped

@@ -1,4 +1,4 @@
-"""Which trunk places a call, and which is next when one does not take it. Runs on: the event loop."""
+"""The trunk that places a call, and the next one if that fails. Runs on: the event loop."""
 
 import re
 from collections import Counter, deque
@@ -18,7 +18,7 @@ NUMBER: Final = re.compile(r"\+?[0-9*#]{1,32}")  # E.164 has 15 digits; the othe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An INVITE by one trunk; without a name, by the account of ``[registration]``."""
+    """An INVITE by one trunk; without a trunk's name, by the account of ``[registration]``."""
 
     trunk: str
     to: str
@@ -27,7 +27,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """The trunk that has a call, and those that may follow. ``number`` and ``from_`` are as the client gave them."""
+    """The trunk of a call, and the trunks that may follow. ``number`` and ``from_`` are the client's."""
 
     trunk: str
     number: str
@@ -36,12 +36,12 @@ class _Plan:
 
 
 def target_fault(to: str) -> str | None:
-    """The fault of a number or SIP URI that a call is to go to; ``None`` if it has none."""
+    """Return the fault of the number or SIP URI that is to be called; ``None`` if it is valid."""
     return None if NUMBER.fullmatch(to) else uri_fault(to)
 
 
 class Trunks:
-    """The trunks with what is in use of them and whether they are registered."""
+    """The trunks, their use, and whether they are registered."""
 
     def __init__(self, trunks: Mapping[str, TrunkConfig], *, clock: Clock, metrics: Metrics) -> None:
         self._trunks = trunks
@@ -64,7 +64,7 @@ class Trunks:
         self._metrics.trunk_registered.labels(trunk=trunk).set(registered)
 
     def plan(self, call_id: str, to: str, *, trunk: str | None, from_: str | None, tenant: str) -> Attempt:
-        """Choose the trunk of a call: the one that is named, or for a number the one with the longest prefix of it.
+        """Choose the trunk of a call: the named one, or for a number the one with the longest matching prefix.
 
         Raises:
             Unprocessable: there is none for this tenant, or the target is not at that trunk.
@@ -93,7 +93,7 @@ class Trunks:
         raise CapacityExceeded("the trunk of this call has as many calls as it may", retry_after_s=1)
 
     def next_for(self, call_id: str, *, sip_code: int, is_unreachable: bool) -> Attempt | None:
-        """Return the next attempt of a call that its trunk did not take; ``None`` if the answer is to stand."""
+        """Return the next attempt of a call whose trunk has refused it; ``None`` if that response is final."""
         plan = self._plans.get(call_id)
         if plan is None:
             return None
@@ -109,13 +109,13 @@ class Trunks:
         return None
 
     def note_up(self, call_id: str, trunk: str) -> None:
-        """Count a call that is there already: one that has come in, or another server's."""
+        """Count a call that is already up: an incoming call, or one of an earlier server."""
         if trunk in self._trunks and call_id not in self._plans:
             self._plans[call_id] = _Plan(trunk=trunk, number="", from_="")
             self._count(trunk, 1)
 
     def withdraw(self, call_id: str) -> None:
-        """A call was not placed, so that it does not count as begun: it would take the rate from other tenants' calls."""
+        """Uncount a call that was not placed, so that it uses up no tenant's call rate."""
         if (plan := self._plans.get(call_id)) is not None:
             self._begun[plan.trunk].pop()
             self.release(call_id)
@@ -156,7 +156,7 @@ class Trunks:
         return name
 
     def _check_not_around(self, uri: str, tenant: str) -> None:
-        """Refuse a URI at a trunk that the tenant may not use: a carrier that knows our address would take the call."""
+        """Refuse a URI at a trunk that the tenant may not use: the carrier knows our address and would accept the call."""
         host = destination(uri).rstrip(".")
         if any(host in trunk.hosts and not trunk.may_be_used_by(tenant) for trunk in self._trunks.values()):
             raise _fault("/to", "is at a host that may not be called")
@@ -184,7 +184,7 @@ def _scheme(trunk: TrunkConfig) -> str:
 
 
 def _check_host(uri: str, trunk: TrunkConfig) -> None:
-    """Refuse a URI elsewhere, since whoever is there could ask for the trunk's password."""
+    """Refuse a URI at another host, since that host could ask for the trunk's password."""
     target, own = parts_of(uri), parts_of(f"{uri.partition(':')[0]}:{trunk.host}")
     if target is None or own is None or target[2:] != own[2:]:
         raise _fault("/to", "is not at the host of the trunk")

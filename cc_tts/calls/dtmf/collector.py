@@ -1,4 +1,4 @@
-"""The keys that the caller presses on one call: each goes to the gather that runs, or is kept a while for the next.
+"""The keys that the caller presses on one call. Each key goes to the running gather, or waits a while for the next one.
 
 Runs on: the event loop.
 """
@@ -24,16 +24,16 @@ from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
 
 MAX_TYPED_AHEAD: Final = MAX_DIGITS
-"""Keys that wait for the next gather: the most that one takes."""
+"""The most keys that wait for the next gather: as many as one gather takes."""
 ECHO_NS: Final = 100 * NS_PER_MS
-"""A key that comes again this soon by another method (RFC 4733 and SIP INFO) is the same key; unmeasured."""
+"""A key that arrives again within this time by another method (RFC 4733 and SIP INFO) is the same key; unmeasured."""
 
 log = logs.get(__name__)
 
 
 class DtmfCollector:
-    """The keys of one call on their way to a gather. ``speak`` accepts a prompt; ``on_key`` is told each key as it may be
-    shown; ``on_complete`` is called once for each gather. Timers stand still until :meth:`run_timers`.
+    """Passes the keys of one call to its gathers. ``speak`` accepts a prompt; ``on_key`` gets each key as it may be shown;
+    ``on_complete`` is called once for each gather. Timers do not run until :meth:`run_timers`.
 
     A finish key right after the last digit of a gather that ended by ``max_digits`` belongs to that gather: callers press it
     out of habit.
@@ -83,7 +83,7 @@ class DtmfCollector:
 
     @property
     def kept(self) -> KeptGather | None:
-        """The part of the running gather that another server has to know."""
+        """The part of the running gather that another server needs."""
         if (gather := self.gather) is None:
             return None
         request = gather.request
@@ -101,7 +101,7 @@ class DtmfCollector:
             raise GatherActive(f"gather {self.gather.id} runs on call {self._call_id}")
 
     def collect(self, request: GatherRequest) -> Gather:
-        """Begin a gather, with the keys that were typed ahead of it; raises what ``speak`` does for its prompt."""
+        """Begin a gather with the keys that were typed ahead; raises what ``speak`` raises for its prompt."""
         prompt = None if request.prompt is None else self._speak(request.prompt)
         gather = Gather(
             request.gather_id or f"gather_{secrets.token_hex(8)}",
@@ -119,14 +119,14 @@ class DtmfCollector:
         return gather
 
     def run_timers(self, *, running: bool) -> None:
-        """Let timers run, or stand still while the call is held or not established."""
+        """Run the timers, or stop them while the call is held or not established."""
         self._runs_timers = running
         if self.gather is not None:
             self.gather.run_timers(running=self._may_run_timers)
 
     @property
     def _may_run_timers(self) -> bool:
-        """Whether timers run: not while a disclosure is said, which the caller may be waiting for."""
+        """Whether timers run. They do not during a disclosure, since the caller may be waiting for its end."""
         return self._runs_timers and not self._player.is_disclosing
 
     @property
@@ -134,7 +134,7 @@ class DtmfCollector:
         return self._hides_keys if self.gather is None else self.gather.request.sensitive
 
     def prompt_complete(self, utterance: Utterance) -> None:
-        """An utterance of the call is over. Keys that were pressed during a disclosure count from its end."""
+        """An utterance of the call is complete. Keys that were pressed during a disclosure count from its end."""
         if utterance.is_disclosure:
             now_ns, began_ns = self._clock.now_ns(), utterance.first_speech_ns or self._clock.now_ns()
             typed = [(now_ns if at_ns >= began_ns else at_ns, key) for at_ns, key in self._typed]
@@ -149,7 +149,7 @@ class DtmfCollector:
             self.gather.cancel("call_ended")
 
     def break_off(self, kept: KeptGather) -> None:
-        """Complete a gather of a server before this one. Its keys stay hidden if it was sensitive."""
+        """Complete a gather of an earlier server. If it was sensitive, its keys stay hidden."""
         self._hides_keys = kept.sensitive
         self._publish(
             types.CallGatherComplete(
@@ -167,7 +167,7 @@ class DtmfCollector:
         )
 
     def _say_again(self, prompt: Prompt) -> Utterance:
-        """Queue the prompt of a gather's next try; raises what ``speak`` does."""
+        """Queue the prompt of the next try; raises what ``speak`` raises."""
         try:
             return self._speak(replace(prompt, utterance_id=None))
         except CcTtsError as error:
@@ -201,7 +201,7 @@ class DtmfCollector:
     # --- keys --------------------------------------------------------------------------------------------------------
 
     def key_down(self, at_ns: int) -> None:
-        """A key is being pressed: stop what may be interrupted. :meth:`key` follows when it is released."""
+        """The caller presses a key: interrupt prompts that allow it. :meth:`key` follows when the key is released."""
         self._down_ns = at_ns
         self._player.barge_in(at_ns)
         if self.gather is not None:
@@ -225,7 +225,7 @@ class DtmfCollector:
         self._pressed(key)
 
     def _is_repeated(self, key: messages.DtmfReceived) -> bool:
-        """Whether this is the other report of a key that came by two methods; the first counts."""
+        """Whether it is a second report of the same key by another method. Only the first counts."""
         if key.method == "sip_info" and self._down_ns is not None:
             return True
         now_ns = self._clock.now_ns()
@@ -252,7 +252,7 @@ class DtmfCollector:
             gather.key_pressed(key.digit)
 
     def _begin(self, gather: Gather) -> list[str]:
-        """A gather runs from now on; returns the keys that were typed ahead of it."""
+        """Note that a gather runs; return the keys that were typed ahead."""
         horizon_ns = self._clock.now_ns() - self._type_ahead_ns
         typed = [] if gather.request.flush_buffer else [key for at_ns, key in self._typed if at_ns >= horizon_ns]
         self._typed.clear()
@@ -260,7 +260,7 @@ class DtmfCollector:
         return typed
 
     def _end(self, gather: Gather) -> None:
-        """The gather is complete; keys that it did not need are for the next."""
+        """Note that the gather is complete. Unused keys wait for the next gather."""
         self.gather, self._last = None, gather
         now_ns = self._clock.now_ns()
         unused = gather.unused_keys()
@@ -269,7 +269,7 @@ class DtmfCollector:
         self._typed.extend((now_ns, key) for key in unused)
 
     def _is_late(self, key: str) -> bool:
-        """Whether the last gather was complete without this finish key; only the next key can be it."""
+        """Whether this is the finish key of a gather that was already complete; only the key right after it can be."""
         last, self._last = self._last, None
         if last is None or last.ended_ns is None or last.result != "max_digits":
             return False

@@ -26,16 +26,16 @@ MAX_DIGITS: Final = 128  # unmeasured
 MAX_TRIES: Final = 10  # unmeasured
 MAX_TIMEOUT_MS: Final = 3_600_000  # unmeasured
 DEFAULT_TIMEOUT_MS: Final = 5000
-"""The bounds of a request, and the timeouts of one that names none. All four are unmeasured."""
+"""The bounds of a request, and the default timeouts. All four are unmeasured."""
 
 GatherResult = Literal["finish_key", "max_digits", "timeout", "cancelled", "call_ended", "server_restarted"]
-"""The reason why a gather ended. ``valid`` says whether its digits are usable."""
+"""The reason why a gather ended. ``valid`` says whether its digits can be used."""
 TimedOut = Literal["initial", "inter_digit", "total"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigitsTo:
-    """Who gets the digits of a sensitive gather: a connection that reads events, or a webhook, by its name."""
+    """The recipient of the digits of a sensitive gather: a connection that reads events, or the name of a webhook."""
 
     connection: str = ""
     webhook: str = ""
@@ -46,7 +46,10 @@ NOBODY: Final = DigitsTo()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherRequest:
-    """A request to collect keys. A timeout of ``None`` never ends it.
+    """A request to collect keys. A timeout of ``None`` never expires. ``initial_timeout_ms`` is for the first key,
+    ``inter_digit_timeout_ms`` for each later one, ``timeout_ms`` for all keys, counted from the end of the first prompt.
+    ``invalid_prompt`` is said before another try, else ``prompt`` again. The digits of a ``sensitive`` gather go to
+    ``digits_to``, and to readers of events that may see digits. ``then`` is what happens to the call afterwards.
 
     ``initial_timeout_ms`` is up to the first key, ``inter_digit_timeout_ms`` up to each later one, ``timeout_ms`` for the
     whole from the end of the first prompt on. ``invalid_prompt`` is said before another try, else ``prompt`` again. The
@@ -73,7 +76,8 @@ class GatherRequest:
 
 
 class Gather:
-    """One gather: what was asked for, and how far it is. ``result`` is ``None`` while it runs.
+    """One gather: its request and its progress. ``result`` is ``None`` while it runs. ``say`` queues a prompt, or raises if
+    it cannot be spoken now; ``silence`` cuts a prompt with a cause; ``on_complete`` is called once.
 
     ``say`` queues a prompt, or raises if it cannot be spoken now; ``silence`` cuts one with a cause; ``on_complete`` is
     called once.
@@ -104,18 +108,18 @@ class Gather:
         self._asked: Utterance | CcTtsError | None = None
         """The last prompt, or why it was refused."""
         self._waiting_keys: deque[str] = deque()
-        """Pressed during a protected prompt."""
+        """Keys that were pressed during a prompt that they may not interrupt."""
         self._key_timer = PausableTimer(clock)
         self._total_timer = PausableTimer(clock)
 
     @property
     def valid(self) -> bool:
-        """Whether the digits are usable: enough, and none that is not allowed."""
+        """Whether the digits can be used: there are enough, and all are allowed."""
         return len(self.digits) >= self.request.min_digits and set(self.digits) <= set(self.request.valid_digits)
 
     @property
     def prompt_error(self) -> str | None:
-        """The code of what failed in the last prompt, so that the caller may not know what was asked."""
+        """The error code of the last prompt, if it failed. The caller may then not know the question."""
         match self._asked:
             case CcTtsError(code=code):
                 return code
@@ -128,7 +132,7 @@ class Gather:
         return ms_between(self._started_ns, self.ended_ns or self._clock.now_ns())
 
     def start(self, prompt: Utterance | None, typed_ahead: list[str]) -> None:
-        """Begin. ``prompt`` is the request's, queued; ``typed_ahead`` are keys that were pressed before."""
+        """Begin. ``prompt`` is the queued prompt of the request; ``typed_ahead`` are keys that were pressed earlier."""
         self._total_timer.pause("prompt")
         self._total_timer.set(self.request.timeout_ms, partial(self._end_try, "timeout", "total"))
         self._waiting_keys.extend(typed_ahead)
@@ -138,7 +142,7 @@ class Gather:
         self._await(prompt)
 
     def run_timers(self, *, running: bool) -> None:
-        """Let the timers run, or stand still while the call is held or not established."""
+        """Run the timers, or stop them while the call is held or not established."""
         for timer in (self._key_timer, self._total_timer):
             if running:
                 timer.resume("call")
@@ -146,7 +150,7 @@ class Gather:
                 timer.pause("call")
 
     def key_down(self) -> None:
-        """A key is being pressed: that is no silence. :meth:`key_up` follows."""
+        """A key is pressed, so this time is not silence. :meth:`key_up` follows."""
         self._key_timer.pause("key")
 
     def key_up(self) -> None:
@@ -162,21 +166,21 @@ class Gather:
         self._take(key)
 
     def prompt_complete(self, utterance: Utterance) -> None:
-        """An utterance of the call is over: if it is the one that was waited for, keys count from now on."""
+        """An utterance of the call is complete. If the gather waited for it, keys count from now on."""
         if utterance is self._prompt:
             self._collect()
 
     def cancel(self, result: Literal["cancelled", "call_ended"]) -> None:
-        """End it without another try; nothing happens if it is over."""
+        """End the gather without another try; does nothing if it is over."""
         if self.result is None:
             self._complete(result)
 
     def unused_keys(self) -> list[str]:
-        """Keys that were pressed during a protected prompt, after those that were needed."""
+        """Keys that were pressed during a protected prompt and were not needed."""
         return list(self._waiting_keys)
 
     def is_ended_by(self, key: str) -> bool:
-        """Whether ``key`` would end it with nothing, though digits are needed."""
+        """Whether ``key`` would end the gather without digits although digits are required."""
         return key in self.request.finish_on_key and not self.digits and self.request.min_digits > 0
 
     def _await(self, prompt: Utterance | None) -> None:
@@ -234,9 +238,7 @@ class Gather:
 
 
 class PausableTimer:
-    """Runs an action once, after a time in which it was not paused. Whoever pauses it gives a reason and resumes it with the
-    same; it runs while there is none.
-    """
+    """A timer that can be paused, for several reasons at once. It runs its action once, and only while no reason is left."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -247,7 +249,7 @@ class PausableTimer:
         self._paused_by: set[str] = set()
 
     def set(self, timeout_ms: float | None, action: Callable[[], None]) -> None:
-        """Replace the action and its time; ``None``: it never runs."""
+        """Replace the action and its time; with ``None`` it never runs."""
         self.clear()
         if timeout_ms is not None:
             self._left_ms, self._action = timeout_ms, action

@@ -1,1 +1,1 @@
-"""Events to clients: what each type says, how they are numbered, kept for a while and handed to readers."""
+"""Events to clients: their types, their numbers, how long they are kept, and who reads them."""

@@ -1,4 +1,6 @@
-"""Events to clients: one envelope, a gapless sequence number a call, subscribers that cannot slow the server down."""
+"""Events to clients: one envelope, sequence numbers without gaps for each call, and subscribers that cannot delay the
+server.
+"""
 
 import re
 import secrets
@@ -23,7 +25,7 @@ _EVENT_ID: Final = re.compile(r"evt_([0-9a-f]{8})_(0|[1-9][0-9]{0,18})")
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event as subscribers get it."""
+    """An event as subscribers see it."""
 
     id: Annotated[str, Meta(description="Unique; `since` and `Last-Event-ID` take it.")]
     type: str
@@ -41,7 +43,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Subscription(Outbox[Event]):
-    """The events for one reader that its filters let through, after those that it has missed."""
+    """The events of one reader that match its filters, beginning with those that it has missed."""
 
     def __init__(
         self,
@@ -77,9 +79,8 @@ class Subscription(Outbox[Event]):
 
 
 class EventBus:
-    """Publishes events to every subscriber, and keeps the last ``history_size`` for those that come again. Each tenant has
-    its share of what is kept, and each owner of subscriptions its share of those. ``sink`` gets
-    every event besides, as :meth:`cc_tts.webhooks.webhooks.Webhooks.take` does.
+    """Publishes events to subscribers, and keeps the last ``history_size`` of them. Tenants have fair shares of the history,
+    and owners of the subscriptions. ``sink`` gets every event, as :meth:`cc_tts.webhooks.webhooks.Webhooks.take` does.
 
     Ids are ``evt_RUN_NUMBER``: ``run`` is made up at each start of the server. Runs on: the event loop.
     """
@@ -108,7 +109,7 @@ class EventBus:
         self._history: dict[int, Event] = {}
         self._kept: SharedRoom[int] = SharedRoom()
         self._gone: dict[str, int] = {}
-        """Number of the last event of each tenant that is no longer kept."""
+        """The number of the last event of each tenant that has been forgotten."""
 
     @property
     def num_subscribers(self) -> int:
@@ -116,7 +117,7 @@ class EventBus:
 
     @property
     def last_id(self) -> str:
-        """The id of the last event; before the first one an id that it would follow."""
+        """The id of the last event; before the first event, the id that it would follow."""
         return f"evt_{self.run}_{self._last_number}"
 
     def subscribe(
@@ -179,9 +180,8 @@ class EventBus:
         digits_to: DigitsTo = NOBODY,
         trace: TraceContext | None = None,
     ) -> Event:
-        """Send an event to every subscriber whose filters let it through, and to the webhooks, ``webhook`` among them. Those
-        who may see digits, and ``digits_to``, get it with the data ``in_clear`` if there are some, which are not kept. Never
-        blocks.
+        """Send an event to the subscribers whose filters match and to the webhooks, including ``webhook``. Subscribers who
+        may see digits, and ``digits_to``, get the data ``in_clear`` if there is any; it is not kept. Never blocks.
         """
         self._seq[call_id] += 1
         self._last_number += 1
@@ -230,12 +230,12 @@ class EventBus:
         self._seq.pop(call_id, None)
 
     def forget(self, subscription: Subscription) -> None:
-        """Remove a subscription; called by the subscription."""
+        """Remove a subscription. The subscription calls this itself."""
         self._subscribers.discard(subscription)
 
     def follow(self, run: str) -> None:
-        """Take ``run`` for the one before: a call of it was adopted. A reader of its events continues with the first of
-        this run.
+        """Accept event ids of ``run``, an earlier run of the server, since one of its calls was adopted. Their readers
+        continue with the first event of this run.
         """
         self._runs_before.add(run)
 

@@ -1,4 +1,4 @@
-"""The items that wait to be sent to one reader, who cannot slow the server down."""
+"""A queue of items for one reader. A slow reader cannot delay the server."""
 
 import asyncio
 from collections import deque
@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 ITEMS_A_TURN: Final = 50
-"""Items that are sent before others get the event loop; unmeasured."""
+"""This many items are sent before other tasks of the event loop run; unmeasured."""
 
 T = TypeVar("T")
 
 
 class Outbox(Generic[T]):
-    """A bounded queue. When it is full the reader is too slow: it ends with ``overflowed``. What it begins with does not
+    """A bounded queue. It ends with ``overflowed`` when it is full, since the reader is too slow. Its initial items do not
     count.
     """
 
@@ -24,13 +24,13 @@ class Outbox(Generic[T]):
         self._wake = asyncio.Event()
         self._was_taken = asyncio.Event()
         self.is_closed = False
-        """Whether nothing more is taken."""
+        """Whether no more items are accepted."""
         self.overflowed = False
         self.displaced = False
-        """Whether another reader has got the place of this one."""
+        """Whether another reader has taken the place of this one."""
 
     def put(self, item: T) -> None:
-        """Queue an item; nothing happens after the end."""
+        """Queue an item; does nothing after the end."""
         if self.is_closed:
             return
         if len(self._queue) - self._num_earlier < self._max_queued:
@@ -41,13 +41,13 @@ class Outbox(Generic[T]):
             self.close()
 
     async def has_room(self) -> None:
-        """Wait until less than half of the queue is in use, or the end: for producers that can wait for the reader."""
+        """Wait until less than half of the queue is used, or for the end. Producers that can wait use it."""
         while len(self._queue) >= self._max_queued // 2 and not self.is_closed:
             self._was_taken.clear()
             await self._was_taken.wait()
 
     def drop(self, is_dropped: Callable[[T], bool]) -> list[T]:
-        """Take back what is queued and not wanted any more."""
+        """Remove queued items that are no longer wanted."""
         dropped = [item for item in self._queue if is_dropped(item)]
         self._queue = deque(item for item in self._queue if not is_dropped(item))
         self._num_earlier = min(self._num_earlier, len(self._queue))
@@ -55,7 +55,7 @@ class Outbox(Generic[T]):
         return dropped
 
     def close(self) -> None:
-        """Take nothing more; the iteration ends after what is queued. Safe to call twice."""
+        """Accept no more items. The iteration ends after those that are queued. Safe to call twice."""
         self.is_closed = True
         self._wake.set()
         self._was_taken.set()
@@ -65,7 +65,7 @@ class Outbox(Generic[T]):
         return bool(self._queue)
 
     async def wait(self) -> bool:
-        """Wait for an item; returns whether there is one: it is over if not. Other tasks get their turn after every
+        """Wait for an item; return whether there is one, or false at the end. Other tasks run after every
         :data:`ITEMS_A_TURN` items.
         """
         if self._num_taken >= ITEMS_A_TURN:
@@ -77,7 +77,7 @@ class Outbox(Generic[T]):
         return bool(self._queue)
 
     def take(self) -> T:
-        """The oldest item that is queued, if :meth:`wait` says that there is one."""
+        """Return the oldest item; :meth:`wait` has said that there is one."""
         self._num_earlier = max(0, self._num_earlier - 1)
         self._num_taken += 1
         self._was_taken.set()

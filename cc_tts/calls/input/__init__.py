@@ -1,1 +1,1 @@
-"""Clients send text and audio into calls while it is played, by one stream."""
+"""Text and audio that clients send into calls while it is played."""

@@ -35,7 +35,7 @@ PAUSED_SHARE: Final = 2
 
 
 class AudioInput(InputStream[IncrementalAudio, MediaMessage]):
-    """``barge_in_dtmf`` is of its utterances, for keys and for speech; ``None``: as the call has it."""
+    """``barge_in_dtmf`` says whether keys and speech interrupt its utterances; ``None``: as the call says."""
 
     def __init__(
         self, call: CallView, rate_hz: int, *, send: Callable[[MediaMessage], None], barge_in_dtmf: bool | None = None
@@ -53,7 +53,7 @@ class AudioInput(InputStream[IncrementalAudio, MediaMessage]):
         self._hangs_up = False
 
     def audio(self, pcm: bytes) -> None:
-        """More audio of the open utterance, or the first of a new one.
+        """Take more audio of the open utterance, or open a new one.
 
         Raises:
             MalformedRequest: half a sample.
@@ -73,13 +73,15 @@ class AudioInput(InputStream[IncrementalAudio, MediaMessage]):
         self._update_pause()
 
     def clear(self) -> None:
-        """Drop what was not played of this client's audio, and report its marks. Audio that comes after this is new."""
+        """Drop this client's audio that was not played, and report its marks. Audio after this opens a new utterance."""
         super().clear()
         for live in tuple(self._live.values()):
             self._clear_marks(live)
 
     def close(self, *, hangs_up: bool = False) -> None:
-        """The client is gone: what it has sent is played to its end. Then, if ``hangs_up``, the call is ended."""
+        """End the stream, since the client has gone. Its audio is played to the end; then the call is ended
+        if ``hangs_up``.
+        """
         self.end()
         self._hangs_up = hangs_up
         self._end_call()
@@ -90,13 +92,13 @@ class AudioInput(InputStream[IncrementalAudio, MediaMessage]):
         )
 
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
-        """Tell the client of its marks that were reached, and forget them."""
+        """Report the marks that were reached to the client."""
         super().on_progress(utterance, marks)
         if marks:
             utterance.spans = [span for span in utterance.spans if span.marks]
 
     def on_complete(self, utterance: Utterance) -> None:
-        """Tell the client how its utterance ended, and end a call that waits for that."""
+        """Tell the client how its utterance ended, and end a call that waits for this."""
         super().on_complete(utterance)
         self._end_call()
 

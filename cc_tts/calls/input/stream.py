@@ -29,9 +29,9 @@ from cc_tts.speech.timing.spans import SpokenSpan
 INTERRUPTED_QUIET_S: Final = 0.5
 """Tokens of an LLM come at most 200 ms apart, and the next answer takes longer than this. Both are unmeasured."""
 RESUMED_SHARE: Final = 4
-"""The client is asked to resume when no more than a quarter of what may wait is left; unmeasured."""
+"""The client may resume when no more than this share of the allowed amount still waits; unmeasured."""
 MAX_MARKS: Final = 1000
-"""Marks of one utterance that may wait to be reached; unmeasured."""
+"""The most marks of one utterance that may wait to be reached; unmeasured."""
 
 Source = TypeVar("Source", bound=IncrementalSource)
 Message = TypeVar("Message")
@@ -39,17 +39,17 @@ Message = TypeVar("Message")
 
 @dataclass(slots=True)
 class LiveUtterance(Generic[Source]):
-    """One utterance of a client that is not complete."""
+    """An utterance of a client that is not complete."""
 
     utterance: Utterance
     source: Source
     marks: list[str] = field(default_factory=list)
-    """Marks that were not reached, in order."""
+    """Marks that have not been reached, in order."""
 
 
 class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
-    """The client is asked to pause when ``pause_at`` characters or milliseconds wait, of ``max_pending`` that may. ``send``
-    gets the messages for the client and must do nothing but queue them.
+    """``max_pending`` characters or milliseconds may wait; above ``pause_at`` the client is asked to pause. ``send`` gets
+    the messages for the client and must only queue them.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
         self._discards_at_most_s = discards_at_most_s
         self._loop = asyncio.get_running_loop()
         self._live: dict[str, LiveUtterance[Source]] = {}
-        """Utterances of this client that are not complete, by their ids, in order."""
+        """Utterances of this client that are not complete, by id, in order."""
         self._open: LiveUtterance[Source] | None = None
         self._is_paused = self._is_full = False
-        """Full: nothing more is taken until the client may go on."""
+        """Full: nothing more is accepted until the client may resume."""
         self._discards_until_s = self._discards_at_most_until_s = 0.0
 
     @property
@@ -80,7 +80,7 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
         return sum(live.source.num_pending for live in self._live.values())
 
     def mark(self, name: str) -> None:
-        """Name the place behind what has come: it is reported when the line comes there, at once if nothing waits.
+        """Set a mark behind the input so far. It is reported when playback reaches it, at once if nothing waits.
 
         Raises:
             WrongState: too many marks wait to be reached.
@@ -98,14 +98,14 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
             live.source.mark(name)
 
     def end(self) -> None:
-        """No more comes for the open utterance; what comes next opens another one."""
+        """End the open utterance; further input opens another one."""
         if (live := self._open_now) is not None:
             live.source.end()
         self._open = None
         self._discards_until_s = 0.0
 
     def clear(self) -> None:
-        """Drop what was not played of this client's utterances. What comes after this is new."""
+        """Drop the parts of this client's utterances that were not played. Further input opens a new utterance."""
         self.end()
         for live in reversed(tuple(self._live.values())):
             self._call.player.discard(live.utterance, CompletionCause.CANCELLED, by="clear")
@@ -121,7 +121,7 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
                 self._tell_mark(name, at_ms, utterance)
 
     def on_complete(self, utterance: Utterance) -> None:
-        """Tell the client how its utterance ended, and drop what follows of one that was interrupted."""
+        """Tell the client how its utterance ended. Further input of an interrupted utterance is dropped."""
         live, utterance.watcher = self._live.pop(utterance.id), None
         if live is self._open:
             self._open = None
@@ -136,18 +136,18 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
 
     @abstractmethod
     def _tell_pause(self, *, is_paused: bool) -> None:
-        """Ask the client to pause, or to go on."""
+        """Ask the client to pause or to resume."""
 
     @abstractmethod
     def _tell_mark(self, name: str, at_ms: float, utterance: Utterance | None) -> None:
-        """Tell the client that a mark was reached, of no utterance if nothing waited."""
+        """Tell the client that a mark was reached. It has no utterance if nothing waited."""
 
     @abstractmethod
     def _tell_end(self, live: LiveUtterance[Source]) -> None:
         """Tell the client how its utterance ended."""
 
     def _begin(self, prompt: Prompt, source: Source) -> LiveUtterance[Source]:
-        """Open an utterance whose content comes from ``source``."""
+        """Open an utterance with the content of ``source``."""
         utterance = self._call.speak(prompt)
         utterance.watcher = self
         self._open = self._live[utterance.id] = live = LiveUtterance(utterance, source)
@@ -157,13 +157,13 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
 
     @property
     def _open_now(self) -> LiveUtterance[Source] | None:
-        """The utterance that goes on, unless it has ended because nothing came."""
+        """Return the open utterance, unless it has ended because nothing came."""
         if self._open is not None and self._open.source.has_ended:
             self._open = None
         return self._open
 
     def _is_discarding(self) -> bool:
-        """Whether what has come now belongs to an utterance that was interrupted."""
+        """Whether the current input belongs to an utterance that was interrupted."""
         now_s = self._loop.time()
         if now_s >= self._discards_until_s:
             return False

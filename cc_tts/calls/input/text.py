@@ -33,7 +33,7 @@ from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
 from cc_tts.speech.prompt import IncrementalContent, Prompt, TextContent
 
 DEFAULTS: Final = Prompt(content=TextContent(""))
-"""A prompt that says nothing of how it is spoken."""
+"""A prompt without settings of voice or language."""
 
 
 class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
@@ -58,9 +58,9 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
         self._on_call_ended = on_call_ended
         self._has_words = has_words
         self._words: dict[str, WordReader] = {}
-        """Readers of the words of utterances that are heard, by the ids of these."""
+        """Readers of the words of the utterances that are heard, by utterance id."""
         self._blank = ""
-        """White space that came before the first words of an utterance."""
+        """White space before the first words of an utterance."""
         self._last_status = ""
         call.followers.check(
             type(self), call, limit=config.max_per_call, what="text streams", key="stream.max_per_call"
@@ -75,11 +75,11 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
 
     @property
     def open_id(self) -> str | None:
-        """The id of the utterance that goes on; ``None``: the next text opens one."""
+        """The id of the open utterance; ``None`` if the next text opens one."""
         return None if (live := self._open_now) is None else live.utterance.id
 
     def start(self, prompt: Prompt) -> None:
-        """Open an utterance, which ends the one before. The prompt's text is empty.
+        """Open an utterance, which ends the one before it. The prompt's text is empty.
 
         Raises:
             WrongState, QueueFull, DuplicateId, UnknownVoice, UnknownLexicon, LanguageUnsupported, EngineOverloaded: as
@@ -113,17 +113,17 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
             self._update_pause()
 
     def flush(self) -> None:
-        """Speak what has come, without waiting for the end of a sentence."""
+        """Speak the text so far, without waiting for the end of a sentence."""
         if (live := self._open_now) is not None:
             live.source.flush()
 
     def end(self) -> None:
-        """No more text comes for the open utterance; the next tokens open another one."""
+        """End the open utterance; the next tokens open another one."""
         super().end()
         self._blank = ""
 
     def close(self) -> None:
-        """The client is gone: what it has sent is spoken to its end, and no message follows."""
+        """End the stream, since the client has gone. Its text is spoken to the end; no message follows."""
         self.end()
         if self._call.followers.leave(self):
             self._services.metrics.text_streams.dec()
@@ -147,7 +147,7 @@ class TextStream(InputStream[IncrementalText, StreamMessage], Follower):
         )
 
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
-        """Tell the client of words whose sound has begun, and of its marks that were reached."""
+        """Tell the client which words have begun to sound, and which marks were reached."""
         if self._has_words and (words := self._words.setdefault(utterance.id, WordReader(utterance)).take()):
             told = [StreamWord(text=each.text, start_ms=each.start_ms, end_ms=each.end_ms) for each in words]
             self._send(Words(words=told, **utterance.event_fields))

@@ -1,4 +1,4 @@
-"""Messages of a text stream to its client, one struct a type; ``type`` is the word that clients see."""
+"""The messages of a text stream to its client, one struct a type. ``type`` is the name that clients see."""
 
 from typing import Annotated, Final, Literal
 
@@ -112,4 +112,4 @@ class StreamError(StreamMessage, frozen=True, kw_only=True, tag="error"):
 
 
 MESSAGES: Final = kinds_of(StreamMessage)
-"""All of them, in the order in which documents list them."""
+"""All messages, in the order in which the documents list them."""

@@ -1,1 +1,1 @@
-"""The prompts of a call: how they queue, become audio and are reported."""
+"""The prompts of a call: their queue, their audio, and their events."""

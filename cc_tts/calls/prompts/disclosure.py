@@ -19,17 +19,17 @@ log = logs.get(__name__)
 
 
 class Disclosing:
-    """Says what a call has to disclose, and notes that it was heard."""
+    """Says the disclosure of a call, and notes when it was heard."""
 
     def __init__(self, call: CallInfo, services: CallServices, publish: Callable[[types.EventData], None]) -> None:
         self._call = call
         self._services = services
         self._publish = publish
         self.utterance: Utterance | None = None
-        """The one that is to be heard first."""
+        """The utterance of the disclosure."""
 
     def before(self, content: Content) -> Prompt | None:
-        """The prompt that has to be heard before this content; ``None``: there is none, or it is said already."""
+        """Return the prompt that must be heard before this content; ``None`` if there is none, or it has been said."""
         call = self._call
         if call.disclosure is None or call.disclosed_at_s is not None or self.utterance is not None:
             return None
@@ -38,7 +38,7 @@ class Disclosing:
         return Prompt(content=call.disclosure.content, barge_in_dtmf=False, barge_in_speech=False, unattended=True)
 
     def holds_back(self, on_line: Collection[Utterance]) -> bool:
-        """Whether nothing more may reach the line yet: the disclosure is there, and it is not certain that it is heard."""
+        """Whether nothing more may be played yet, since the disclosure has not certainly been heard."""
         said = self.utterance
         if said is None or said not in on_line:
             return False
@@ -49,7 +49,7 @@ class Disclosing:
             utterance.error = UtteranceError(DisclosureFailed.code, "the disclosure had no sound")
 
     def complete(self, utterance: Utterance) -> bool:
-        """An utterance is over; returns whether the synthetic words behind it may not be heard."""
+        """Take note of a complete utterance; return whether the synthetic words behind it must not be heard."""
         if utterance is not self.utterance:
             return False
         self.utterance = None
@@ -68,5 +68,5 @@ class Disclosing:
 
 
 def is_synthetic(content: Content) -> bool:
-    """Whether it is words that a voice of ours says."""
+    """Whether the content is words that one of our voices says."""
     return bool(content.text if isinstance(content, ReadyContent) else texts_of(content))

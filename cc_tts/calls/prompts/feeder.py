@@ -1,4 +1,4 @@
-"""An utterance on its way from its text to the leg: synthesised, and sent no faster than it is played.
+"""Synthesises an utterance and sends its audio to the leg, no faster than it is played.
 
 Runs on: the event loop.
 """
@@ -23,8 +23,8 @@ from cc_tts.ua import messages
 
 
 class Feeder:
-    """Feeds the leg of one call. ``buffered_ms`` is what the leg has and has not played; ``is_heard`` says whether the far
-    side listens. :attr:`moved` is set when more was played.
+    """Feeds the leg of one call. ``buffered_ms``: audio that the leg has not played yet. ``is_heard``: whether the far side
+    listens. :attr:`moved` is set when more was played.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Feeder:
         self.moved = asyncio.Event()
 
     def start_ms(self, content: Content) -> int:
-        """The audio that the leg has to have before it begins to play the content."""
+        """Return how much audio the leg must have before it starts to play the content."""
         if isinstance(content, AudioContent):
             return round(content.incremental.start_ms)
         return self._services.threshold.current_ms
 
     async def feed(self, utterance: Utterance) -> None:
-        """Send all of it, with its repetitions; raises what breaks its synthesis."""
+        """Send the whole utterance, with its repetitions; raises the errors of its synthesis."""
         prompt = utterance.prompt
         for turn in range(prompt.repeat):
             if turn and prompt.delay_ms:
@@ -65,8 +65,8 @@ class Feeder:
         self._services.ua.send(messages.FinishUtterance(self._call_id, utterance.id))
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
-        """Synthesise; while the engine or the tenant's part of it is full, wait a bounded time. Then the fallback engine
-        speaks, if there is one. A worker reports that it is full after it was asked.
+        """Synthesise. While the engine, or the tenant's share of it, is full, wait for a bounded time; then use the fallback
+        engine, if there is one.
         """
         wait_ms = self._services.config.tts.overload_wait_ms
         begun_ns, fed_before_ms = self._services.clock.now_ns(), utterance.fed_ms
@@ -132,7 +132,7 @@ class Feeder:
             close_span(utterance.spans, utterance.fed_ms)
 
     def _note(self, chunk: SpeechChunk, utterance: Utterance, *, spans: bool) -> None:
-        """Take in what a chunk says besides its audio."""
+        """Note the information that comes with a chunk."""
         if utterance.first_pcm_ns is None and chunk.data:
             utterance.first_pcm_ns = self._services.clock.now_ns()
             utterance.cached = chunk.cached
@@ -145,6 +145,6 @@ class Feeder:
             self._services.ua.send(messages.ExpectUnderrun(self._call_id, utterance.id))
 
     def _bytes_left(self, utterance: Utterance) -> int:
-        """Audio that may still be sent of it."""
+        """Return how much more audio of the utterance may be sent."""
         limit_ms = utterance.prompt.max_duration_ms
         return sys.maxsize if limit_ms is None else self._format.bytes_for_ms(limit_ms - utterance.fed_ms)

@@ -50,18 +50,18 @@ from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
 
 MAX_ON_LINE: Final = 8
-"""Utterances that the leg holds at once, unmeasured; it matters only for very short ones."""
+"""The most utterances that the leg holds at once; it matters only for very short ones. Unmeasured."""
 CUT_TIMEOUT_S: Final = 0.5
 """How long ``stop`` waits for the UA process to report silence, unmeasured; a frame and two messages take some 30 ms."""
 MAX_UTTERANCES_KEPT: Final = 1000
-"""Complete utterances of a call that are kept; older ones are forgotten. Unmeasured."""
+"""The most complete utterances of a call that are kept; older ones are forgotten. Unmeasured."""
 
 log = logs.get(__name__)
 
 
 class PromptPlayer:
-    """The prompts of one call. Nothing is heard of them before ``heard_from_ns``. ``on_started`` is called when the first
-    frame of an utterance that carries speech was sent, ``on_complete`` once for each. Runs on: the event loop.
+    """The prompts of one call. None of them is heard before ``heard_from_ns``. ``on_started`` is called when the first frame
+    of an utterance with speech was sent, ``on_complete`` once for each utterance. Runs on: the event loop.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class PromptPlayer:
         self._completed = asyncio.Event()
         self.heard_from_ns = 0
         self.utterances: dict[str, Utterance] = {}
-        """The utterances that are kept, by their ids, oldest first."""
+        """The utterances that are still known, by id, oldest first."""
 
     @property
     def is_disclosing(self) -> bool:
-        """Whether the caller hears that a machine speaks, or is about to."""
+        """Whether the disclosure is being said, or will be next."""
         return self._disclosing.utterance is not None
 
     @property
@@ -112,7 +112,7 @@ class PromptPlayer:
     # --- what the call asks for --------------------------------------------------------------------------------------
 
     def speak(self, prompt: Prompt, defaults: PromptDefaults, *, may_wait: bool) -> Utterance:
-        """Accept a prompt; ``may_wait``: for a full engine, since somebody listens who would rather hear it late.
+        """Accept a prompt. ``may_wait``: it may wait for a full engine, since a listener prefers late speech to none.
 
         Raises:
             As :meth:`cc_tts.calls.call.Call.speak`.
@@ -144,7 +144,7 @@ class PromptPlayer:
         return accepted[-1]
 
     def _disclosure_before(self, prompt: Prompt, defaults: PromptDefaults) -> tuple[Prompt, Voice | None] | None:
-        """The prompt that the caller has to hear before it, and its voice.
+        """Return the disclosure that the caller must hear first, and its voice.
 
         Raises:
             DisclosureFailed: it cannot be spoken.
@@ -158,12 +158,12 @@ class PromptPlayer:
             raise DisclosureFailed(f"the disclosure cannot be spoken: {error.detail}") from error
 
     def prepare(self) -> None:
-        """Synthesise what waits. The leg plays it once the far side listens, which :meth:`open_line` tells of."""
+        """Synthesise the queued prompts. The leg plays them once the far side listens; :meth:`open_line` reports that."""
         self._feeds = not self._is_ending
         self._next()
 
     def open_line(self, at_ns: int) -> None:
-        """The far side hears the prompts from ``at_ns`` on, and those that waited for it count their time from then."""
+        """The far side listens from ``at_ns`` on. Prompts that waited for this count their time from then."""
         if self._is_open:
             return
         self._is_open, self.heard_from_ns = True, at_ns
@@ -173,9 +173,10 @@ class PromptPlayer:
         self.prepare()
 
     def restore(self, kept: Iterable[KeptUtterance], played_ms: Mapping[str, float], *, is_answered: bool) -> None:
-        """Take in utterances of a server before this one, which complete with an error. The leg plays what it has of those
-        in ``played_ms``; these end an answered call as they would have. One that never began does so only where no
-        application is there to say it again. What was not heard of a call that is not answered is cut: it is said again.
+        """Restore the utterances of an earlier server. They complete with an error, and the leg plays what it has of those
+        in ``played_ms``. An utterance that began still ends an answered call if its prompt says so; one that never began
+        does so only if no application is there to say it again. Unheard audio of an unanswered call is cut, since it is said
+        again.
         """
         now_ns = self._services.clock.now_ns()
         for each in kept:
@@ -193,18 +194,20 @@ class PromptPlayer:
                 self.discard(utterance, CompletionCause.ERROR)
 
     def stop_feeding(self) -> None:
-        """Begin nothing more, since the call is about to end."""
+        """Start no further utterance, since the call is about to end."""
         self._feeds, self._is_ending = False, True
 
     def enqueue(self, utterance: Utterance) -> None:
-        """Queue one. It waits for a turn of its own only behind a prompt that is played to its end, not behind a cut."""
+        """Queue an utterance. It counts as having waited only behind a prompt that is played to its end, not
+        behind a cut.
+        """
         utterance.has_waited = any(earlier.discard_cause is None for earlier in self.queue)
         self._waiting.append(utterance)
         self._next()
 
     async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
-        """Silence the current prompt, or everything, and wait until the line is silent, at most :data:`CUT_TIMEOUT_S`.
-        Returns the ids of what was stopped, and how much produced audio was dropped, ms.
+        """Stop the current prompt, or all, and wait until the line is silent, at most :data:`CUT_TIMEOUT_S`. Returns the ids
+        of the stopped prompts, and how much synthesised audio was dropped, ms.
         """
         victims = self.queue
         if scope == "current":
@@ -218,7 +221,7 @@ class PromptPlayer:
         return [utterance.id for utterance in victims], round(discarded_ms, 1)
 
     def cancel_all(self) -> None:
-        """Silence everything, without waiting for the line to be silent."""
+        """Stop everything, without waiting until the line is silent."""
         self._cancel(self.queue)
 
     def _cancel(self, victims: list[Utterance]) -> float:
@@ -226,8 +229,8 @@ class PromptPlayer:
         return sum(map(cancelled, reversed(victims)))
 
     def barge_in(self, at_ns: int, by: Literal["dtmf", "speech"] = "dtmf", *, speech_id: str | None = None) -> None:
-        """A key or speech that began at ``at_ns`` ends the prompt that is said and those behind it, as far as they allow it;
-        nothing happens if the one that is said does not.
+        """A key or speech that began at ``at_ns`` cuts the current prompt and those behind it, as far as each allows it.
+        Nothing happens if the current prompt does not allow it.
         """
         queue = self.queue
         allowing = [each for each in queue if (each.barge_in_dtmf if by == "dtmf" else each.barge_in_speech)]
@@ -240,8 +243,9 @@ class PromptPlayer:
             self.discard(utterance, CompletionCause.BARGE_IN, by=by)
 
     def discard(self, utterance: Utterance, cause: CompletionCause, *, by: Interrupter | None = None) -> float:
-        """Empty every layer of one utterance; returns how much produced audio is dropped, ms. It completes at once if the
-        leg never had it, else when the leg reports silence. ``by`` is what interrupts it, unless something has.
+        """Drop one utterance at every stage; return how much synthesised audio is dropped, ms. It completes at once if the
+        leg never had it, else when the leg reports silence. ``by`` is the cause of the interruption, unless one is noted
+        already.
         """
         by = by or ("dtmf" if cause is CompletionCause.BARGE_IN else None)
         utterance.interrupted_by = utterance.interrupted_by or by
@@ -257,7 +261,7 @@ class PromptPlayer:
         return max(0.0, utterance.fed_ms - utterance.played_ms)
 
     def close(self, cause: CompletionCause) -> None:
-        """Complete everything now, without asking the leg, since the call is over."""
+        """Complete everything now without asking the leg, since the call is over."""
         self._feeds = False
         if self._feeding is not None:
             self._feeding[1].cancel()
@@ -270,7 +274,7 @@ class PromptPlayer:
     # --- what the leg reports ----------------------------------------------------------------------------------------
 
     def on_playout(self, event: PlayoutEvent) -> None:
-        """Take in what the leg's playout buffer reports."""
+        """Handle a report of the leg's playout buffer."""
         match event:
             case PlayoutSpeech(utterance_id=utterance_id, at_ns=at_ns):
                 self._speech_began(utterance_id, at_ns)
@@ -346,7 +350,7 @@ class PromptPlayer:
             self._services.utterances.forget((oldest,))
 
     def _stop_feeding(self, utterance: Utterance) -> None:
-        """Cancel its feed; not from within, where the stream has still to be freed."""
+        """Cancel the utterance's feed, unless this runs inside the feed, which still has to free its stream."""
         if self._feeding is not None and self._feeding[0] is utterance:
             task = self._feeding[1]
             if task is not asyncio.current_task():
@@ -376,7 +380,7 @@ class PromptPlayer:
         self._next()
 
     def _start_first(self) -> None:
-        """The first on the line is in progress; its clock starts when its turn comes, not while it waits."""
+        """Mark the first utterance on the line as in progress. Its clock starts when its turn comes, not while it waits."""
         if self._is_open and self._on_line and self._on_line[0].machine.can(UtteranceEvent.START):
             head = self._on_line[0]
             head.machine.fire(UtteranceEvent.START)
@@ -406,7 +410,7 @@ class PromptPlayer:
         self.discard(utterance, CompletionCause.ERROR)
 
     def _complete(self, utterance: Utterance, cause: CompletionCause) -> None:
-        """Publish that it is complete, and let what waits for that go on."""
+        """Publish that an utterance is complete, and start whatever waited for it."""
         if utterance.is_complete:
             return
         utterance.completion_cause = cause
@@ -423,7 +427,7 @@ class PromptPlayer:
             self._refuse_synthetic()
 
     def _refuse_synthetic(self) -> None:
-        """Complete the synthetic words that wait, since the caller does not know that a machine speaks."""
+        """Complete the queued synthetic words with an error, since the caller has not heard the disclosure."""
         for utterance in reversed(self.queue):
             if is_synthetic(utterance.prompt.content):
                 utterance.error = UtteranceError(DisclosureFailed.code, "the disclosure before it was not heard")

@@ -1,4 +1,4 @@
-"""The events ``speak.*`` of one call, and what the watcher of each utterance is told.
+"""The events ``speak.*`` of one call, and the reports to the watcher of each utterance.
 
 Runs on: the event loop.
 """
@@ -22,14 +22,14 @@ Publish = Callable[[types.EventData], None]
 
 @dataclass(frozen=True, slots=True)
 class TextPlace:
-    """A text chunk of an utterance, counted from 0; in characters of the text, where its first word begins, and its end."""
+    """A text chunk of an utterance: its index from 0, and its first word and its end in characters of the text."""
 
     text_chunk: int = -1
     char_start: int = 0
     char_end: int = 0
 
     def after(self, source: str | None) -> "TextPlace":
-        """The chunk that is spoken once one with this text has begun; silence and marks have none."""
+        """Return the chunk that is spoken after a chunk with this text has begun. Silence and marks have no chunk."""
         if not source:
             return self
         num_blanks = len(source) - len(source.lstrip())
@@ -40,7 +40,7 @@ FIRST_CHUNK: Final = TextPlace(0)
 
 
 class SpeakEvents:
-    """Publishes what happens to the utterances of a call."""
+    """Publishes the events of the utterances of a call."""
 
     def __init__(self, call_id: str, publish: Publish) -> None:
         self._log = log.bind(call_id=call_id)
@@ -62,7 +62,7 @@ class SpeakEvents:
             utterance.watcher.on_started(utterance)
 
     def progress(self, utterance: Utterance) -> None:
-        """More of it was played: tell of the marks that were reached."""
+        """More of an utterance was played: report the marks that were reached."""
         marks = utterance.take_marks()
         for name, at_ms in marks:
             self._publish(types.SpeakMark(**utterance.event_fields, name=name, played_ms=round(at_ms, 1)))
@@ -70,7 +70,7 @@ class SpeakEvents:
             utterance.watcher.on_progress(utterance, marks)
 
     def recovered(self, utterance: Utterance, place: TextPlace, reason: types.RecoveryReason) -> None:
-        """Another worker or the fallback continues it from this place."""
+        """Report that another worker or the fallback engine continues the utterance from this place."""
         self._publish(
             types.SpeakRecovered(
                 **utterance.event_fields, reason=reason, text_chunk=place.text_chunk, char_start=place.char_start
@@ -78,7 +78,7 @@ class SpeakEvents:
         )
 
     def refused(self, utterance: Utterance, chunk: SpeechChunk, place: TextPlace) -> None:
-        """No voice speaks the words of this chunk; the utterance has the error."""
+        """Report that no voice speaks the words of this chunk, and give the utterance the error."""
         assert utterance.error is not None
         words = chunk.begins_source or ""
         self._log.warning("words_refused", utterance_id=utterance.id, code=utterance.error.code)

@@ -29,20 +29,20 @@ class CompletionCause(StrEnum):
 
 
 Interrupter = Literal["dtmf", "speech", "clear", "replace", "stop"]
-"""The cause of an interruption: a key, speech, the text stream that it comes from, a prompt in its place, or ``stop``."""
+"""The cause of an interruption: a key, speech, the utterance's own text stream, a replacing prompt, or ``stop``."""
 
 
 class UtteranceWatcher:
-    """The stream that an utterance comes from, which is told how far it is; by itself it does nothing about that."""
+    """The stream that an utterance comes from. It is told the utterance's progress; the default methods do nothing."""
 
     def on_started(self, utterance: "Utterance") -> None:
         """The first frame that carries speech was sent."""
 
     def on_progress(self, utterance: "Utterance", marks: Sequence[tuple[str, float]]) -> None:
-        """More of it was played, and these marks were reached: the name and the place in the audio, ms."""
+        """More was played, and these marks were reached: their names and places in the audio, ms."""
 
     def on_refused(self, utterance: "Utterance", words: str, detail: str) -> None:
-        """No voice speaks these words of it."""
+        """No voice speaks these words of the utterance."""
 
     def on_complete(self, utterance: "Utterance") -> None:
         """Nothing more will be heard of it; its text is forgotten after this."""
@@ -50,7 +50,7 @@ class UtteranceWatcher:
 
 @dataclass(frozen=True, slots=True)
 class UtteranceError:
-    """Why an utterance failed: a stable word and a sentence."""
+    """Why an utterance failed: a stable code and a sentence."""
 
     code: str
     detail: str
@@ -70,21 +70,21 @@ class Utterance:
     accepted_at_s: float
     barge_in_dtmf: bool
     barge_in_speech: SpeechBargeIn | None = None
-    """How speech interrupts it; ``None``: not at all."""
+    """How speech interrupts the utterance; ``None``: not at all."""
     origin_ns: int
-    """Start of the time to first audio: the request's acceptance, or the ACK for a prompt that came in the INVITE. A queued
-    utterance counts from the moment its turn came, and one that is spoken in the call's lead-in from the end of that.
+    """The start of the time to first audio: when the request was accepted, or the ACK for a prompt that came with the
+    INVITE. A queued utterance counts from its turn, and one in the call's lead-in from the end of that.
     """
     first_pcm_ns: int | None = None
     first_speech_ns: int | None = None
     completed_ns: int | None = None
     interrupted_ns: int | None = None
-    """When the key was pressed, or the speech began, that interrupted it."""
+    """The time of the key or the speech that interrupted it."""
     is_disclosure: bool = False
-    """It tells that a machine speaks, before the first words of one."""
+    """Whether it is the disclosure of its call."""
     interrupted_by: Interrupter | None = None
     speech_id: str | None = None
-    """The id of the speech that interrupted it."""
+    """The id of the caller's speech that interrupted it."""
     watcher: UtteranceWatcher | None = None
     machine: StateMachine[UtteranceState, UtteranceEvent] = field(
         default_factory=lambda: StateMachine(UTTERANCE_TABLE, UtteranceState.PENDING)
@@ -92,19 +92,19 @@ class Utterance:
     completion_cause: CompletionCause | None = None
     cached: bool = False
     has_waited: bool = False
-    """Another prompt was to be played to its end before it, so its clock starts at its turn."""
+    """Whether a prompt before it is played to its end, so that its clock starts at its turn."""
     fed_ms: float = 0.0
     """Audio sent to the line, ms."""
     played_ms: float = 0.0
     discard_cause: CompletionCause | None = None
-    """Set while the line is asked to silence it; it completes with this cause."""
+    """Set while the leg is asked to cut it; it completes with this cause."""
     underruns: int = 0
     error: UtteranceError | None = None
     spans: list[SpokenSpan] = field(default_factory=list)
     text_chars: int = 0
-    """Characters of the text, as far as it has come; 0 for tones and silence."""
+    """The length of the text so far, in characters; 0 for tones and silence."""
     context: Context = field(default_factory=copy_context, repr=False)
-    """The context of the request that asked for it, so that log lines about this utterance have the ids of that request."""
+    """The context of the request that asked for it, so that its log lines have the ids of that request."""
     span: Span | None = field(default=None, repr=False)
     _spoken_text: str | None = None
 
@@ -112,14 +112,14 @@ class Utterance:
         self.text_chars = len(text_of(self.prompt.content))
 
     def forget_text(self) -> None:
-        """Keep only the spoken part of the text: many complete utterances are kept for a while."""
+        """Forget the text except for the spoken part, since many complete utterances are kept for a while."""
         self._spoken_text = self.spoken_text
         self.spans = [span for span in self.spans if span.start_ms < self.played_ms]
         self.prompt = dataclasses.replace(self.prompt, content=without_text(self.prompt.content))
 
     @property
     def event_fields(self) -> dict[str, Any]:
-        """The fields of every event about it: its id and the client's own state."""
+        """The fields of every event about it: its id and the client state."""
         client_state = UNSET if self.prompt.client_state is None else self.prompt.client_state
         return {"utterance_id": self.id, "client_state": client_state}
 
@@ -133,7 +133,7 @@ class Utterance:
 
     @property
     def time_to_first_pcm_ms(self) -> float | None:
-        """The time from the origin to the engine's first PCM, ms; 0 if it was there before the utterance's turn."""
+        """The time from the origin to the engine's first PCM, ms; 0 if the PCM was there before the utterance's turn."""
         return self._since_origin_ms(self.first_pcm_ns)
 
     @property
@@ -143,7 +143,7 @@ class Utterance:
 
     @property
     def text_ready_ns(self) -> int:
-        """When enough of its text had come to begin with it; 0 where all of it came at once."""
+        """When enough text had arrived to begin; 0 if the text was complete from the start."""
         content = self.prompt.content
         return content.incremental.ready_ns or 0 if isinstance(content, IncrementalContent) else 0
 
@@ -152,14 +152,14 @@ class Utterance:
 
     @property
     def spoken_text(self) -> str:
-        """The text that the caller heard, as it was sent, up to where it was played. Whole spans, and of the last one the
-        share of its words that was played; the text's last blanks once all of it was heard.
+        """The text that the caller heard, as it was sent: whole spans, and the played share of the words of the last one.
+        The final white space is included once everything was heard.
         """
         return self._spoken_text if self._spoken_text is not None else self._heard[0]
 
     @property
     def pending_text(self) -> str:
-        """The text that the caller did not hear: what no voice speaks, and what was not played."""
+        """The text that the caller did not hear: words that no voice speaks, and words that were not played."""
         return self._heard[1]
 
     @property
@@ -168,11 +168,11 @@ class Utterance:
 
     @property
     def words(self) -> list[Word]:
-        """The words that were played, as far as they have begun."""
+        """The words that have begun to sound."""
         return WordReader(self).take()
 
     def take_marks(self) -> list[tuple[str, float]]:
-        """The marks that were reached since the last time, each with its place in the audio, ms."""
+        """Return the marks that were reached since the last call, each with its place in the audio, ms."""
         taken: list[tuple[str, float]] = []
         for span in self.spans:
             places = offsets_ms(span, [share for share, _ in span.marks])
@@ -184,15 +184,15 @@ class Utterance:
 
 
 class WordReader:
-    """Gives each word of an utterance once, when its sound has begun."""
+    """Returns each word of an utterance once, when it has begun to sound."""
 
     def __init__(self, utterance: Utterance) -> None:
         self._utterance = utterance
         self._num_spans = self._num_chars = self._num_words = 0
-        """Spans that were read whole, the characters in them, and the words that were given of the next one."""
+        """The number of spans that were read whole, their characters, and the words of the next span that were returned."""
 
     def take(self) -> list[Word]:
-        """The words that have begun since the last time."""
+        """Return the words that have begun since the last call."""
         found: list[Word] = []
         played_ms = self._utterance.played_ms
         for span in self._utterance.spans[self._num_spans :]:
@@ -211,6 +211,6 @@ class WordReader:
 
 
 def policy_of(*wishes: BargeInBySpeech | None) -> SpeechBargeIn | None:
-    """The nearest wish, first of all that is not ``None``; ``None``: speech interrupts nothing."""
+    """Return the first setting that is not ``None``, the most specific first; ``None`` if speech interrupts nothing."""
     wish = next((each for each in wishes if each is not None), False)
     return SpeechBargeIn() if wish is True else wish or None

@@ -1,4 +1,4 @@
-"""The utterances of all calls by their ids; metrics and accounting of those that are complete. Runs on: the event loop."""
+"""The utterances of all calls by id; the metrics and accounting of complete ones. Runs on: the event loop."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,12 +14,12 @@ from cc_tts.tenants.shares import SharedRoom
 
 MAX_UTTERANCES_KEPT: Final = 20_000
 """The most utterances of all calls that are kept, unmeasured. Beyond it the oldest complete ones of the tenant with the most
-are forgotten before their calls are.
+are forgotten.
 """
 
 
 class UtteranceIndex:
-    """Finds an utterance without its call."""
+    """Finds utterances by id, without their call."""
 
     def __init__(
         self, metrics: Metrics, threshold: StartThreshold, nodes: LineNodes, accounting: AccountingLog
@@ -29,7 +29,7 @@ class UtteranceIndex:
         self._nodes = nodes
         self._threshold = threshold
         self._kept: dict[str, tuple[Utterance, dict[str, Utterance]]] = {}
-        """Each with the utterances of its call."""
+        """Each utterance with the table of its call's utterances."""
         self._room: SharedRoom[str] = SharedRoom()
 
     def __contains__(self, utterance_id: str) -> bool:
@@ -47,7 +47,7 @@ class UtteranceIndex:
             raise UtteranceNotFound.named(utterance_id) from None
 
     def new_id(self, wanted: str | None) -> str:
-        """``wanted``, or an id of our own.
+        """Return ``wanted``, or a new id.
 
         Raises:
             DuplicateId: it is in use.
@@ -59,7 +59,7 @@ class UtteranceIndex:
         return wanted
 
     def add(self, utterance: Utterance, of_its_call: dict[str, Utterance], *, tenant: str) -> None:
-        """Keep one, until it or its call is forgotten; it is removed from ``of_its_call`` then."""
+        """Keep an utterance until it or its call is forgotten; it is then removed from ``of_its_call``."""
         self._kept[utterance.id] = utterance, of_its_call
         self._room.add(utterance.id, tenant)
         while len(self._kept) > MAX_UTTERANCES_KEPT:
@@ -72,7 +72,7 @@ class UtteranceIndex:
         self._metrics.utterances_active.inc()
 
     def forget(self, utterance_ids: Iterable[str]) -> None:
-        """Drop these; ids that are not kept are ignored."""
+        """Forget these utterances; unknown ids are ignored."""
         for utterance_id in utterance_ids:
             self._kept.pop(utterance_id, None)
             self._room.discard(utterance_id)

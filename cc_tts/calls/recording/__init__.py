@@ -1,1 +1,1 @@
-"""Recordings of calls, as the server has them."""
+"""Recordings of calls, on the server's side."""

@@ -17,20 +17,22 @@ from cc_tts.recorder.info import Consent, Ending, RecordingInfo, RecordingPlan
 from cc_tts.ua import messages
 
 AFTER_GATHER_MS = 200
-"""A recording goes on so long after a sensitive gather: the jitter buffer may still have a key's tone (unmeasured)."""
+"""A recording resumes this long after a sensitive gather: the jitter buffer may still hold the tone of a key
+(unmeasured).
+"""
 
 log = logs.get(__name__)
 
 
 class CallRecorder(Follower):
-    """Starts, pauses and ends the recordings of a call, and tells of them."""
+    """Starts, pauses and ends the recordings of a call, and publishes their events."""
 
     def __init__(self, call: CallView, recordings: Recordings) -> None:
         self._call = call
         self._recordings = recordings
         self._is_preparing = False
         self.wanted: RecordRequest | None = None
-        """The recording that the route or the INVITE asks for, until it has begun."""
+        """The recording that the route or the INVITE asks for, until it begins."""
         self.current: Recording | None = None
 
     @property
@@ -63,7 +65,7 @@ class CallRecorder(Follower):
         return self._start(plan, request)
 
     def begin_wanted(self, *, has_media: bool = True) -> None:
-        """The call is about to have media: begin the recording that its route or its INVITE asks for."""
+        """Begin the recording that the route or the INVITE asks for, since the call is about to have media."""
         if not has_media:
             return
         wanted, self.wanted = self.wanted, None
@@ -96,7 +98,7 @@ class CallRecorder(Follower):
         recording.pauses = ["gather"] if is_paused else []
 
     def consent(self, *, given: bool) -> Recording:
-        """The caller has agreed to be recorded, or has not.
+        """Note whether the caller agrees to be recorded.
 
         Raises:
             RecordingNotFound: no recording of the call is wanted.
@@ -118,8 +120,8 @@ class CallRecorder(Follower):
         return recording
 
     def set_paused(self, *, paused: bool, skips: bool = False) -> Recording:
-        """Record silence, or nothing where the pause ``skips``, until it goes on. What a sensitive gather has paused goes on
-        once that is over.
+        """Pause or resume. A pause records silence, or leaves the time out if it ``skips``. A pause by a sensitive gather
+        ends with the gather.
 
         Raises:
             RecordingNotFound: the call is not recorded.
@@ -159,14 +161,14 @@ class CallRecorder(Follower):
             self.stop("key")
 
     def gather_began(self, gather: Gather) -> None:
-        """A gather runs. While a sensitive one does, what the caller presses or says is not recorded."""
+        """A gather runs. The caller's keys and speech are not recorded during a sensitive one."""
         if not gather.request.sensitive or gather.result is not None or (recording := self._audible) is None:
             return
         if "gather" not in recording.pauses:
             self._set_pauses(recording, [*recording.pauses, "gather"], reason="gather")
 
     def gather_over(self) -> None:
-        """The gather is over: a recording that it paused goes on, unless the call ends with it."""
+        """The gather is over: resume the recording that it paused, unless the call ends with it."""
         if self._call.state is CallState.TERMINATED or self._call.local_reason is not None:
             return
         if (recording := self._audible) is not None and "gather" in recording.pauses:
@@ -174,7 +176,7 @@ class CallRecorder(Follower):
             self._set_pauses(recording, pauses, reason="gather", delay_ms=AFTER_GATHER_MS)
 
     def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - of the follower
-        """The call is over; the user agent completes what it has."""
+        """The call is over; the user agent completes the recording."""
         recording = self.current
         if recording is None:
             return
@@ -185,8 +187,8 @@ class CallRecorder(Follower):
             self._recordings.look_for(recording.id)
 
     def restore(self, recording: Recording | None) -> None:
-        """A recording of a server before this one. What a sensitive gather has paused stays so until a client resumes it,
-        since the caller may still be pressing keys.
+        """Continue a recording of an earlier server. If a sensitive gather had paused it, it stays paused until a client
+        resumes it, since the caller may still be pressing keys.
         """
         if recording is not None:
             self._follow(recording)
@@ -201,7 +203,7 @@ class CallRecorder(Follower):
                 self._tell("paused", recording.pauses[-1])
 
     def over(self, info: RecordingInfo) -> RecordingInfo:
-        """Nothing more is recorded; returns what is known of it then."""
+        """The recording has ended; return the final information about it."""
         self._call.spans.step("record", info.recording_id, info.state, reason=info.reason)
         if self.current is not None and self.current.id == info.recording_id:
             self.current = None

@@ -1,4 +1,4 @@
-"""A recording of a call that is up: what was asked for, and how far it is."""
+"""A recording of a live call: its request and its progress."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,13 +9,13 @@ from cc_tts.config.record import RouteRecordConfig
 from cc_tts.recorder.info import Consent, RecordingPlan
 
 RecordingState = Literal["waiting", "starting", "recording", "paused", "stopping", "saved", "failed"]
-"""A recording that is ``waiting`` has no consent yet, and records nothing."""
+"""A recording that is ``waiting`` has no consent yet and records nothing."""
 PauseReason = Literal["request", "gather"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRequest(RouteRecordConfig):
-    """A request to record a call; ``None``: as the configuration has it, or without a limit."""
+    """A request to record a call. ``None``: the configuration's value, or no limit."""
 
     recording_id: str | None = None
     upload_url: str | None = None
@@ -23,7 +23,7 @@ class RecordRequest(RouteRecordConfig):
 
 
 class Recording(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A recording as its server knows it, and as the next one has to."""
+    """A recording as its server knows it, and as the next server must know it."""
 
     plan: RecordingPlan
     state: RecordingState = "starting"
@@ -40,7 +40,7 @@ class Recording(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class RecordingStamp(msgspec.Struct, frozen=True):
-    """The accounting line of a call has this of each recording."""
+    """The part of a recording that the accounting line of its call has."""
 
     recording_id: str
     consent: Consent

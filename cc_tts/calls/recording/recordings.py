@@ -1,5 +1,5 @@
-"""All recordings: of the calls that are up, and those on the disk that are not done with. Runs on: the event loop; what
-waits for the disk on threads.
+"""All recordings: those of live calls, and those on the disk that are not finished. Runs on: the event loop; threads wait
+for the disk.
 
 The last word of a recording comes from the user agent. Where that or its recorder died, or another server had the call, it
 is read off the disk.
@@ -30,31 +30,31 @@ from cc_tts.recorder.store import RecordingStore
 from cc_tts.ua import messages
 
 LOOK_S: Final = 0.5
-"""Between two looks at the disk for recordings that nobody will tell of (unmeasured)."""
+"""The interval of looking at the disk for recordings whose end nobody reports (unmeasured)."""
 TELL_NS: Final = 2000 * NS_PER_MS
-"""The user agent has this long to tell of a recording whose call is over (unmeasured)."""
+"""The time that the user agent has to report the end of a recording after its call (unmeasured)."""
 GONE_NS: Final = 10_000 * NS_PER_MS
-"""A recording that is not on the disk by then never was (unmeasured)."""
+"""A recording that is not on the disk after this time never began (unmeasured)."""
 EXPIRE_S: Final = 3600.0
-"""Between two looks for recordings that are too old (unmeasured)."""
+"""The interval of looking for recordings that are too old (unmeasured)."""
 STOP_TIMEOUT_S: Final = 3.0
-"""How long the last recordings may take when the server stops (unmeasured)."""
+"""The time that the last recordings may take when the server stops (unmeasured)."""
 _SECONDS_A_DAY: Final = 86_400
 
 log = logs.get(__name__)
 
 Deliver = Callable[[RecordingInfo, Path], Awaitable[types.CallRecordingDelivered | None]]
-"""Hands on a recording that is complete; returns how that went, ``None`` if nobody wants it."""
+"""Delivers a complete recording; returns the outcome, or ``None`` if nobody wants it."""
 
 
 class RecordingOwner(Protocol):
-    """The part of a call that records it, as it is told of a recording."""
+    """The recorder of a call, as the owner of a recording."""
 
     def started(self) -> None:
-        """The file is there."""
+        """The file has been created."""
 
     def over(self, info: RecordingInfo) -> RecordingInfo:
-        """Nothing more is recorded; returns what is known of it then."""
+        """The recording has ended; return the final information about it."""
 
 
 class Recordings:
@@ -70,7 +70,7 @@ class Recordings:
         self._store = RecordingStore(Path(config.record.dir).expanduser()) if config.record.dir else None
         self._live: dict[str, tuple[RecordingOwner, Recording]] = {}
         self._looked_for: dict[str, int] = {}
-        """Recordings that are over, as far as is known, and since when."""
+        """Recordings that have ended, as far as is known, and since when."""
         self._finished: set[str] = set()
         self._tasks = TaskSet()
         self._wake = asyncio.Event()
@@ -96,7 +96,7 @@ class Recordings:
         return self._nodes.new_id("rec")
 
     async def free_id(self, tenant: str, wanted: str | None) -> str:
-        """Look whether a recording can be written; returns ``wanted``, or an id of ours.
+        """Check that a recording can be written; return ``wanted``, or a new id.
 
         Raises:
             RecordingOff, RecordingStorageFull, DuplicateId: it cannot.
@@ -112,8 +112,8 @@ class Recordings:
             raise DuplicateId(f"there is a recording {recording_id!r} already")
 
     def plan(self, recording_id: str, call_id: str, tenant: str, request: RecordRequest) -> RecordingPlan:
-        """Make the plan for a request, which the user agent carries out. The disk is not looked at: where it refuses the
-        recording, that fails.
+        """Make the plan of a recording, which the user agent carries out. The disk is not checked: if it refuses the file,
+        the recording fails.
 
         Raises:
             RecordingOff: nothing is recorded here.
@@ -162,7 +162,7 @@ class Recordings:
     # --- what the user agent says ----------------------------------------------------------------------------------------
 
     def on_report(self, message: Message) -> None:
-        """Take in what a user agent says of a recording."""
+        """Handle a user agent's report about a recording."""
         match message:
             case messages.RecordingStarted(recording_id=recording_id):
                 if (found := self._live.get(recording_id)) is not None:
@@ -180,7 +180,7 @@ class Recordings:
                 self._look_soon()
 
     def look_for(self, recording_id: str) -> None:
-        """A recording is over. If nobody says how, look at the disk."""
+        """A recording has ended. If nobody reports how, look at the disk."""
         if recording_id in self._live:
             self._looked_for.setdefault(recording_id, self._clock.now_ns())
             self._wake.set()
@@ -190,7 +190,7 @@ class Recordings:
         self._wake.set()
 
     def finish(self, info: RecordingInfo) -> None:
-        """A recording is over: tell of it once, and hand it on."""
+        """Publish once that a recording is over, and deliver it."""
         if info.recording_id in self._finished:
             return
         self._finished.add(info.recording_id)
@@ -228,7 +228,7 @@ class Recordings:
         self._events.publish(data, call_id=info.call_id, tenant=info.tenant)
 
     async def _follow_up(self, info: RecordingInfo) -> None:
-        """Hand it on, and note that all is done. What fails here is done again after the next start."""
+        """Deliver a recording, and note that it is done. A failure is tried again after the next start."""
         if self._store is None:
             return
         try:
@@ -246,13 +246,13 @@ class Recordings:
     # --- the disk --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Complete what was left on the disk, from now on; calls of another server have been adopted."""
+        """Start to complete recordings that were left on the disk; the calls of an earlier server have been adopted."""
         if self._store is not None:
             self._look_soon()
             self._tasks.begin(self._watch(self._store))
 
     async def stop(self) -> None:
-        """The user agents have ended: wait for the last words."""
+        """Wait for the last reports; the user agents have ended."""
         if self._store is not None:
             for recording_id in tuple(self._live):
                 self._looked_for[recording_id] = 0
@@ -264,7 +264,7 @@ class Recordings:
         await self._tasks.stop()
 
     async def _watch(self, store: RecordingStore) -> None:
-        """Look at the disk when there is a reason to, and for what is too old."""
+        """Look at the disk when there is a reason, and delete what is too old."""
         expires_ns = self._clock.now_ns()
         while True:
             with contextlib.suppress(TimeoutError):

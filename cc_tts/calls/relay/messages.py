@@ -1,4 +1,5 @@
-"""The messages of ConversationRelay, one struct a type: Twilio's and Telnyx' names, as applications are written for them.
+"""The messages of ConversationRelay, one struct a type, with the names that Twilio and Telnyx use. Unknown fields of an
+application are ignored, since it may be written for another version.
 
 What an application says besides is not looked at: it may be written for another version of theirs.
 """
@@ -20,12 +21,12 @@ _HALF_ESCAPED: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class ToApplication(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename="camel"):
-    """Base of what an application is told."""
+    """Base of the messages to the application."""
 
 
 class Setup(ToApplication, frozen=True, kw_only=True, tag="setup"):
-    """Who talks; the first message of each connection. ``transcription_provider`` is ours: nothing here recognises speech,
-    so that no ``prompt`` follows.
+    """The parties of the call; the first message of each connection. ``transcription_provider`` is ours: nothing here
+    recognises speech, so no ``prompt`` follows.
     """
 
     session_id: str
@@ -50,7 +51,7 @@ class Dtmf(ToApplication, frozen=True, kw_only=True, tag="dtmf"):
 
 
 class Interrupt(ToApplication, frozen=True, kw_only=True, tag="interrupt"):
-    """The caller has interrupted what was said, and has heard this of it."""
+    """The caller has interrupted the prompt, and has heard this part of it."""
 
     utterance_until_interrupt: str
     duration_until_interrupt_ms: int
@@ -63,17 +64,19 @@ class Error(ToApplication, frozen=True, kw_only=True, tag="error"):
 
 
 class FromApplication(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename="camel"):
-    """Base of what an application says."""
+    """Base of the messages from the application."""
 
 
 class Heard(FromApplication, frozen=True, kw_only=True):
-    """Base of what the caller hears, and may interrupt; ``preemptible``: what the application says next cuts it off."""
+    """Base of the messages that the caller hears and may interrupt. ``preemptible``: the application's next message cuts it
+    off.
+    """
 
     interruptible: bool | Interruptible | None = None
     preemptible: bool = False
 
     def interrupted_by(self, of_relay: Interruptible) -> Interruptible:
-        """Keys or speech; what says nothing, or that it may be interrupted, is so as the relay has it."""
+        """Return what interrupts it: keys or speech. Without a value of its own the relay decides."""
         if isinstance(self.interruptible, str):
             return self.interruptible
         if self.interruptible is None:
@@ -82,8 +85,8 @@ class Heard(FromApplication, frozen=True, kw_only=True):
 
 
 class Text(Heard, frozen=True, kw_only=True, tag="text"):
-    """Words to append to the answer that is being said; ``last`` ends it. What its first token says of language and
-    interruption is so for all of it.
+    """Words to append to the answer; ``last`` ends it. The language and the interruption settings of its first token hold
+    for the whole answer.
     """
 
     token: str
@@ -92,7 +95,7 @@ class Text(Heard, frozen=True, kw_only=True, tag="text"):
 
 
 class Play(Heard, frozen=True, kw_only=True, tag="play"):
-    """An audio file to play; ``loop`` 0: again and again."""
+    """An audio file to play; ``loop`` 0 repeats it without end."""
 
     source: Annotated[str, Meta(min_length=1, max_length=MAX_URL_CHARS)]
     loop: Annotated[int, Meta(ge=0, le=1000)] = 1
@@ -105,7 +108,7 @@ class SendDigits(FromApplication, frozen=True, kw_only=True, tag="sendDigits"):
 
 
 class Language(FromApplication, frozen=True, kw_only=True, tag="language"):
-    """The language of the answers from now on."""
+    """The language of later answers."""
 
     tts_language: Tag | None = None
     transcription_language: Tag | None = None
@@ -118,13 +121,13 @@ class End(FromApplication, frozen=True, kw_only=True, tag="end"):
 
 
 Message = Text | Play | SendDigits | Language | End
-"""An application sends these."""
+"""The messages that an application sends."""
 
 _decoder: Final = msgspec.json.Decoder(Message)
 
 
 def decode(data: str) -> Message:
-    """A message. JavaScript cuts strings inside of characters; such halves are left out, and no fault.
+    """Decode a message. Halves of characters, which JavaScript leaves when it cuts strings, are dropped.
 
     Raises:
         msgspec.DecodeError: not JSON, or not of the right shape.

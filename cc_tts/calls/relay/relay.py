@@ -41,18 +41,18 @@ from cc_tts.ua.sip.message import uri_of
 from cc_tts.vad.client import SpeechNotHeard
 
 MAX_KEPT: Final = 500
-"""Messages that wait while there is no connection: as many as Twilio keeps (changelog of 28 October 2026)."""
+"""The most messages that wait while there is no connection: as many as Twilio keeps (changelog of 28 October 2026)."""
 ACCOUNT_SID: Final = "AC00000000000000000000000000000000"
 """There are no accounts here; applications want the field."""
 PAUSE_S: Final = 0.5
-"""A ``w`` among digits, as Twilio has it."""
+"""The length of a ``w`` among digits, as Twilio defines it."""
 DIGIT_S: Final = 0.26
-"""How long a digit and the pause behind it take, about; unmeasured."""
+"""The approximate length of a digit and the pause behind it; unmeasured."""
 MAX_LATER_DIGITS: Final = 100
-"""Groups of keys between pauses that may wait; unmeasured."""
+"""The most groups of keys between pauses that may wait; unmeasured."""
 _NUMBER: Final = re.compile(r"sips?:(\+?[0-9]{2,20})@")
 _WITH_TEXT: Final = "x-tts-"
-"""Headers that begin so hold what is to be said, which is not for applications."""
+"""The prefixes of headers that hold text to be spoken, which applications do not get."""
 
 log = logs.get(__name__)
 
@@ -80,33 +80,35 @@ class Relay(Follower):
         self._kept: deque[messages.ToApplication] = deque()
         self._language = request.language
         self._own: dict[str, bool] = {}
-        """Ids of utterances of the application that are not complete, and whether the next answer cuts them off."""
+        """The ids of the application's utterances that are not complete, and whether the next answer cuts them off."""
         self._held_keys: list[str] = []
-        """Keys that the application gets once it knows what they have interrupted."""
+        """Keys that are sent to the application once it is known what they have interrupted."""
         self._silence: asyncio.TimerHandle | None = None
         self._later_digits: list[asyncio.TimerHandle] = []
         self._digits_until_s = 0.0
-        """Keys with pauses take until then, by the loop's clock."""
+        """When the keys with pauses that are being sent will be done, by the loop's clock."""
         self._was_connected = resumed
         self._was_interrupted = False
         self._ending: tuple[RelayCause, str] | None = None
-        """Why it is over as soon as what was sent is heard, and the application's words for whoever takes the call on."""
+        """Why the relay ends once the caller has heard everything, and the application's data for the next handler of the
+        call.
+        """
         self.is_over = False
 
     # --- connections -------------------------------------------------------------------------------------------------
 
     @property
     def wants_connection(self) -> bool:
-        """Whether the application still has something to say."""
+        """Whether the relay still needs a connection."""
         return not self.is_over and self._ending is None
 
     @property
     def was_connected(self) -> bool:
-        """Whether an application has taken the call."""
+        """Whether an application has ever accepted the call."""
         return self._was_connected
 
     def connected(self, outbox: Outbox[messages.ToApplication]) -> None:
-        """The application has taken a connection, which sends what is in ``outbox``."""
+        """The application has accepted a connection, which sends the messages in ``outbox``."""
         self._outbox = outbox
         outbox.put(self._setup())
         while self._kept:
@@ -117,14 +119,14 @@ class Relay(Follower):
             self._begin()
 
     def disconnected(self) -> None:
-        """The connection is gone; what it did not send is kept for the next one."""
+        """The connection is gone; messages that it did not send wait for the next one."""
         outbox, self._outbox = self._outbox, None
         while outbox is not None and outbox.has_queued:
             self._keep(outbox.take())
         self._text.end()
 
     def take(self, message: messages.Message) -> None:
-        """Do what the application says; raises what the command on the call raises."""
+        """Carry out a message of the application; raises the errors of the command on the call."""
         if not self.wants_connection:
             return
         match message:
@@ -142,13 +144,13 @@ class Relay(Follower):
                 assert_never(message)
 
     def refuse(self, error: CcTtsError) -> None:
-        """Tell the application that its message could not be followed."""
+        """Tell the application that its message could not be carried out."""
         self._send(messages.Error(description=f"{error.title}: {error.detail}" if error.detail else error.title))
 
     # --- its end -----------------------------------------------------------------------------------------------------
 
     def conclude(self, cause: RelayCause, handoff_data: str = "") -> None:
-        """Nothing more comes from the application: the relay is over when the caller has heard what did."""
+        """The application has finished: end the relay once the caller has heard everything."""
         if not self.wants_connection:
             return
         self._ending = cause, handoff_data
@@ -161,7 +163,7 @@ class Relay(Follower):
         self._finish_if_heard()
 
     def stop(self) -> None:
-        """A client ends it and takes the call on: what was not heard is dropped."""
+        """End the relay for a client that takes over the call; words that were not heard are dropped."""
         for utterance in self._live():
             self.call.player.discard(utterance, CompletionCause.CANCELLED, by="stop")
         self._finish("stopped")
@@ -171,7 +173,7 @@ class Relay(Follower):
             self._finish(*self._ending)
 
     def _finish(self, cause: RelayCause, handoff_data: str = "") -> None:
-        """The relay is over: its last event, and what follows it."""
+        """End the relay: publish its last event, and do what follows it."""
         if self.is_over:
             return
         self.is_over, call = True, self.call
@@ -197,7 +199,7 @@ class Relay(Follower):
         self._loop.call_soon(self._tell_keys)  # a key without a report of its beginning interrupts after this
 
     def on_prompt_complete(self, utterance: Utterance) -> None:
-        """Tell what was heard of words that the caller has interrupted, and of those that could not be said."""
+        """Report what the caller heard of an interrupted prompt, and prompts that could not be spoken."""
         if self._own.pop(utterance.id, None) is None:
             return
         if utterance.completion_cause is CompletionCause.BARGE_IN and utterance.interrupted_ns is not None:
@@ -219,7 +221,7 @@ class Relay(Follower):
     # -----------------------------------------------------------------------------------------------------------------
 
     def _tell_keys(self) -> None:
-        """Tell of the keys, unless the line is still being silenced because of them."""
+        """Report the keys, unless the line is still being silenced because of them."""
         if any(each.interrupted_ns is not None for each in self._live()):
             return
         keys, self._held_keys = self._held_keys, []
@@ -230,7 +232,7 @@ class Relay(Follower):
             self._send(messages.Dtmf(digit=digit))
 
     def _begin(self) -> None:
-        """Answer the call, and greet; or wait for the application's first word."""
+        """Answer the call and say the greeting, or wait for the application's first message."""
         request, content = self.request, self._words(None)
         try:
             if request.welcome_greeting:
@@ -243,7 +245,7 @@ class Relay(Follower):
         self.call.accept()
 
     def _await_answer(self) -> None:
-        """It is the application's turn, until it has something said or keys sent: no other message ends the silence."""
+        """Wait for the application to say something or to send keys; no other message ends this wait."""
         self._end_silence()
         if timeout_s := self.call.services.config.relay.silence_timeout_s:
             self._silence = self._loop.call_later(timeout_s, self._nobody_speaks)
@@ -296,18 +298,18 @@ class Relay(Follower):
         self._end_silence()
 
     def _preempt(self) -> None:
-        """Cut off what the application has said before and lets the next answer cut off; it need not be told of that."""
+        """Cut off earlier words that the application allows to be cut off; it is not told about that."""
         for utterance in self._live():
             if self._own[utterance.id]:
                 del self._own[utterance.id]
                 self.call.player.discard(utterance, CompletionCause.CANCELLED, by="replace")
 
     def _live(self) -> list[Utterance]:
-        """The application's utterances that are not complete, the last one first."""
+        """The application's utterances that are not complete, the latest first."""
         return [each for each in reversed(self.call.player.queue) if each.id in self._own]
 
     def _words(self, language: str | None) -> TextContent:
-        """How words of this language are said, or of that which the application has chosen."""
+        """Return how text of this language, or else of the application's chosen language, is spoken."""
         request, tag = self.request, language or self._language
         voice = request.languages.get(tag) or (request.voice if tag == request.language else "")
         return TextContent("", voice or None, tag or None)
@@ -332,7 +334,7 @@ class Relay(Follower):
         return True
 
     def _send_digits(self, digits: str) -> None:
-        """Send keys, with their pauses, after those that wait."""
+        """Send keys with their pauses, after the keys that wait."""
         now_s = self._loop.time()
         self._later_digits = [each for each in self._later_digits if each.when() > now_s]
         if len(self._later_digits) > MAX_LATER_DIGITS:
@@ -418,7 +420,7 @@ def tell_end(call: CallView, request: RelayRequest, cause: RelayCause, handoff_d
 
 
 def go_on(call: Call, request: RelayRequest, cause: RelayCause) -> None:
-    """Do what is to follow a relay, so that the caller is not left in silence that nobody knows of."""
+    """Do what follows a relay, so that the caller is not left in silence."""
     if call.handover.kept is not None or call.bridge.kept is not None:
         return  # somebody else has the caller already
     if cause in FAILURES and request.fallback:
@@ -439,7 +441,7 @@ def _state_of(request: RelayRequest) -> str | UnsetType:
 
 
 def _number(party: str) -> str:
-    """The telephone number in a SIP URI, as applications expect it; the URI if there is none."""
+    """Return the telephone number in a SIP URI, as applications expect it; the URI if there is none."""
     uri = uri_of(party)
     found = _NUMBER.match(uri)
     return uri if found is None else found[1]

@@ -1,4 +1,4 @@
-"""The relays of all calls: who may begin one, and what becomes of them when the server is restarted.
+"""The relays of all calls: who may begin one, and how they continue after a restart of the server.
 
 Runs on: the event loop.
 """
@@ -22,11 +22,11 @@ log = logs.get(__name__)
 
 
 def _nobody(_relay: Relay) -> None:
-    """Connect no relay: there is no part of the server that could."""
+    """Connect nothing; used where no connector is configured."""
 
 
 class Relays:
-    """Begins and ends relays. ``connect`` has one connected to its application."""
+    """Begins and ends relays. ``connect`` connects one to its application."""
 
     def __init__(self, services: CallServices) -> None:
         self._services = services
@@ -82,8 +82,8 @@ class Relays:
         return relay.request
 
     def resume(self, call: Call) -> None:
-        """Connect the relay of a call of another server again, if it has one. It begins anew with a call that is to be
-        answered; one that cannot go on has failed.
+        """Reconnect the relay of an adopted call, if it has one. It begins anew if the call still has to be answered, and
+        fails if it cannot continue.
         """
         if (request := call.relay_request) is None:
             return

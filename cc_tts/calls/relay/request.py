@@ -1,4 +1,4 @@
-"""A relay that was asked for, as it is kept for a server that adopts the call."""
+"""The request for a relay. It is also kept for a server that adopts the call."""
 
 from typing import Literal
 
@@ -7,13 +7,13 @@ from cc_tts.config.sections.relay import RelaySettings
 RelayCause = Literal[
     "completed", "closed", "unreachable", "lost", "silent", "stopped", "call_ended", "server_restarted"
 ]
-"""Why a relay is over."""
+"""Why a relay has ended."""
 FAILURES: tuple[RelayCause, ...] = ("unreachable", "lost", "silent", "server_restarted")
-"""The application did not do its part, or we ours, so that the caller hears the fallback."""
+"""Endings for which the application or we are at fault, so that the caller hears the fallback."""
 
 
 class RelayRequest(RelaySettings, frozen=True, kw_only=True):
-    """``sid``: the application knows the relay by it. ``is_guarded``: a client chose the URL, which must be at a host of
+    """``sid``: the application's id of the relay. ``is_guarded``: a client chose the URL, so it must be at a host of
     ``relay.allowed_hosts``.
     """
 

@@ -1,1 +1,1 @@
-"""Calls, as tracing systems show them."""
+"""Spans of calls for tracing systems."""

@@ -29,27 +29,27 @@ MS_PER_S: Final = 1000
 SIP_OK: Final = 200
 
 Key = tuple[str, str]
-"""The name of a span, and the id of what it is about."""
+"""The name of a span, and the id of its subject."""
 
 
 class CallSpans:
-    """The spans of a call that is not traced: there are none."""
+    """The spans of a call that is not traced: there are none, and its methods do nothing."""
 
     def take(self, data: types.EventData) -> None:
-        """Something happens to the call."""
+        """Take an event of the call into its spans."""
 
     def gather_began(self, gather: Gather) -> None:
         """Keys are collected from now on."""
 
     def step(self, name: str, id_: str, state: str, **attributes: Any) -> None:
-        """A transfer or a recording has come this far; ``failed`` and another word are its last."""
+        """Note the progress of a transfer or a recording. ``failed`` and a second word are its last state."""
 
     def leave(self) -> None:
-        """Another server goes on with the call."""
+        """Another server continues the call."""
 
 
 def spans_of(call: CallInfo, services: CallServices, utterances: Mapping[str, Utterance]) -> CallSpans:
-    """Begin the spans of a call, as a part of what its ``traceparent`` names; that names the call itself from then on."""
+    """Begin the spans of a call below its ``traceparent``, which names the call's own span afterwards."""
     root = services.tracer.begin(
         "call",
         kind="server",
@@ -86,7 +86,7 @@ class ExportedSpans(CallSpans):
             span.end()
 
     def _begin(self, name: str, id_: str) -> None:
-        """Begin a span of the call for what has this id, unless there is one."""
+        """Begin a span of the call for this id, unless there is one."""
         if (name, id_) not in self._open:
             self._open[name, id_] = self._root.child(name, attributes={f"cctts.{name}_id": id_})
 
@@ -125,7 +125,7 @@ class ExportedSpans(CallSpans):
                 span.event(data.type)
 
     def _answered(self, sip_code: int) -> None:
-        """The INVITE has its final answer; 0: none came. Nothing happens if it had one."""
+        """End the span of the INVITE with its final status, 0 if there was none. Does nothing if it has ended."""
         if self._invite.end_ns is not None:
             return
         self._invite.attributes |= _named(**{"sip.call_id": self._services.tracer.hashed(self._call.sip_call_id)})
@@ -146,7 +146,9 @@ class ExportedSpans(CallSpans):
         span.end(error=error)
 
     def _queued(self, utterance: Utterance) -> None:
-        """A prompt was accepted. What is done for it is a part of its span; a request that asked for it is linked."""
+        """Begin the span of an accepted prompt. The work for it is below that span; the request that asked
+        for it is linked.
+        """
         asked_by = CURRENT.get()
         span = utterance.span = self._root.child(
             "utterance",
@@ -200,7 +202,7 @@ class ExportedSpans(CallSpans):
         playout.end(at_ns=utterance.completed_ns)
 
     def _over(self, ending: Ending) -> None:
-        """The call has ended; a recording may be saved later."""
+        """End the spans of a call; a recording may still be saved later."""
         call, root = self._call, self._root
         sip_code = ending.sip_code
         self._answered(sip_code or 0)

@@ -1,1 +1,1 @@
-"""Callers who are handed over: by REFER to somebody else, or by a bridge to another call of ours."""
+"""Transfers of calls: by REFER to another party, or by a bridge to another call of ours."""

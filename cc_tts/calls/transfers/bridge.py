@@ -18,7 +18,7 @@ from cc_tts.errors import BridgeActive, WrongState
 from cc_tts.ua import messages
 
 BRIDGE_FAILED: Final = "bridge_failed"
-"""The reason of a call that was placed for a bridge and cannot be bridged."""
+"""The reason of a call that was placed for a bridge and could not be bridged."""
 
 log = logs.get(__name__)
 
@@ -31,7 +31,9 @@ def bridge_to(
     client_state: str | None = None,
     waits: bool = False,
 ) -> KeptBridge:
-    """A bridge that is wanted, with an id if it has none. ``waits``: once the call is answered that is placed for it."""
+    """Return the bridge to make, with a new id if it has none. ``waits``: it is made once the call that is placed for it is
+    answered.
+    """
     return KeptBridge(
         id=bridge_id or f"bridge_{secrets.token_hex(8)}",
         other_call_id=other_call_id,
@@ -42,7 +44,7 @@ def bridge_to(
 
 
 class CallBridge:
-    """The bridge that one call is part of; its events."""
+    """The bridge that one call is part of, and its events."""
 
     def __init__(self, call: CallView) -> None:
         self._call = call
@@ -55,17 +57,17 @@ class CallBridge:
 
     @property
     def other(self) -> str:
-        """The call that it is bridged to; empty without one."""
+        """The call that it is bridged to; empty without a bridge."""
         return self.kept.other_call_id if self.kept is not None and self.kept.is_up else ""
 
     def withhold_keys(self, *, withheld: bool) -> None:
-        """Keep secret keys from the call that this one is bridged to, or may be soon."""
+        """Keep secret keys from the other call of the bridge, also from one that may be bridged soon."""
         if self._are_keys_withheld != withheld:
             self._are_keys_withheld = withheld
             self._call.services.ua.tell(messages.WithholdKeys(self._call.id, withheld))
 
     def leg_renewed(self) -> None:
-        """The leg is another one, which does not know yet that keys are secret."""
+        """Tell the new leg of the call that keys are secret."""
         if self._are_keys_withheld:
             self._call.services.ua.tell(messages.WithholdKeys(self._call.id, withheld=True))
 
@@ -78,7 +80,7 @@ class CallBridge:
             raise BridgeActive(f"call {self._call.id} {how} {kept.other_call_id}")
 
     def ask_end(self) -> KeptBridge:
-        """Have the bridge ended; returns it.
+        """Ask for the end of the bridge; return it.
 
         Raises:
             WrongState: there is none.
@@ -102,7 +104,7 @@ class CallBridge:
         )
 
     def over(self, bridge_id: str, because: messages.UnbridgedBecause) -> None:
-        """It is over, or could not be made: a call that was placed for it then ends, unless it is to be kept."""
+        """The bridge has ended or could not be made. A call that was placed for it then ends, unless it is to be kept."""
         if (kept := self.kept) is None or kept.id != bridge_id or kept.waits:
             return
         self.kept = None
@@ -125,7 +127,7 @@ class CallBridge:
             self.kept = None
 
     def restore(self, kept: KeptBridge | None, bridge_id: str) -> None:
-        """Take up the bridge of a server before this one; ``bridge_id`` is that of the leg, empty without one."""
+        """Restore the bridge of an earlier server; ``bridge_id`` is the leg's, empty without one."""
         self.kept = kept
         if kept is None or kept.waits:
             return

@@ -1,4 +1,4 @@
-"""Which calls are bridged: what every command to bridge two calls passes. Runs on: the event loop."""
+"""The bridges of all calls. Every command that bridges two calls goes through here. Runs on: the event loop."""
 
 import msgspec
 
@@ -50,7 +50,7 @@ class Bridges:
             each.keeper.keep()
 
     def answered(self, call: Call) -> None:
-        """A call is answered: bridge it if it waits for that. It ends if that fails, unless it is to be kept."""
+        """A call was answered: bridge it if it waits for that. It ends if the bridge fails, unless it is to be kept."""
         if not call.bridge.waits or (kept := call.bridge.kept) is None or kept.is_briefed:
             return
         call.bridge.kept = None
@@ -67,7 +67,7 @@ class Bridges:
             self.answered(call)
 
     def ended(self, call: Call) -> None:
-        """A call is over: calls that ring to be bridged to it end, unless they are to be kept."""
+        """A call is over: end the calls that ring for a bridge to it, unless they are to be kept."""
         for each in tuple(self._table.live.values()):
             kept = each.bridge.kept
             is_for_it = kept is not None and kept.waits and kept.other_call_id == call.id

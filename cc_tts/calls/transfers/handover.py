@@ -1,4 +1,4 @@
-"""The transfer of one call, and what the call tells it. Runs on: the event loop."""
+"""The transfer of one call, and the events of the call that concern it. Runs on: the event loop."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from cc_tts.ua import messages
 
 
 class Handover:
-    """Hands one call over; one transfer at a time. :class:`.Transfers` has checked to whom."""
+    """Transfers one call, one transfer at a time. :class:`.Transfers` has checked the target."""
 
     def __init__(self, call: CallView) -> None:
         self._call = call
@@ -21,7 +21,7 @@ class Handover:
         self.warm: ToldTransfer | None = None
 
     def transfer(self, request: TransferRequest) -> Transfer:
-        """Have the far side call somebody else; ``call.transfer`` tells how that goes.
+        """Transfer the far side by REFER; ``call.transfer`` reports the progress.
 
         Raises:
             WrongState: not established, unless it may be transferred once it is.
@@ -43,7 +43,7 @@ class Handover:
 
     @property
     def kept(self) -> KeptTransfer | None:
-        """The part of the running transfer that another server has to know."""
+        """The part of the running transfer that another server needs."""
         return None if (running := self._running) is None else running.kept
 
     @property
@@ -71,7 +71,7 @@ class Handover:
             self._transfer.call_established()
 
     def hold_settled(self) -> None:
-        """The call was held or taken back."""
+        """The call was held or resumed."""
         if self._transfer is not None:
             self._transfer.hold_settled()
 

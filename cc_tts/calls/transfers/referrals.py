@@ -1,4 +1,4 @@
-"""REFERs (RFC 3515) of the far side of a call: who decides on them, the call that they ask for, and how that went.
+"""REFERs (RFC 3515) from the far side of a call: the decision about each, the call that it asks for, and its outcome.
 
 Runs on: the event loop.
 
@@ -39,7 +39,9 @@ log = logs.get(__name__)
 
 @dataclass(eq=False, slots=True)
 class Referral:
-    """A REFER without an outcome. ``call_id`` is that of the call it came on, ``new_call_id`` of the one it asked for."""
+    """A REFER without an outcome. ``call_id`` is the call on which it arrived, ``new_call_id`` the call that
+    it asked for.
+    """
 
     id: str
     call_id: str
@@ -58,12 +60,14 @@ class Referrals:
         self._outgoing = outgoing
         self._waiting: dict[str, Referral] = {}
         self._placed: dict[str, Referral] = {}
-        """Referrals by the calls that they asked for, until these are answered or over."""
+        """Referrals by the call that each asked for, until that call is answered or over."""
         self._untold: dict[str, Callable[[], None]] = {}
-        """Outcomes by the call that each REFER came on, which is to be adopted yet, or ended long ago."""
+        """Outcomes that could not be reported yet, by the call on which the REFER arrived. That call may
+        still be adopted.
+        """
 
     def take(self, call: Call, asked: messages.ReferRequested) -> None:
-        """Take in a REFER, which the user agent has accepted; the far side waits for its outcome."""
+        """Handle a REFER that the user agent has accepted; the far side waits for its outcome."""
         referral = Referral(asked.refer_id, call.id, CallTimer(call.id), asked)
         self._waiting[referral.id] = referral
         config = self._services.config
@@ -88,7 +92,7 @@ class Referrals:
             self._finish(referral, "refused", _DECLINED)
 
     def _allow(self, call: Call, referral: Referral) -> None:
-        """Place the call as the route says; whoever answers hears its greeting."""
+        """Place the call, since the route allows it. The called party hears the route's greeting."""
         try:
             greeting = routing.greeting_of(self._services.config.routes[call.route])
             self._place(call, referral, OriginateRequest(to="", prompt=greeting))
@@ -96,7 +100,7 @@ class Referrals:
             self._refuse_for(referral, error)
 
     def accept(self, call: Call, refer_id: str, request: OriginateRequest) -> Call:
-        """Place the call that a REFER asks for; ``request`` has everything but its target.
+        """Place the call that a REFER asks for. ``request`` has everything except the target.
 
         Raises:
             ReferNotFound: no REFER of this id waits for an answer on this call.
@@ -105,7 +109,7 @@ class Referrals:
         return self._place(call, self._waits(call, refer_id), request)
 
     def refuse(self, call: Call, refer_id: str, sip_code: int) -> None:
-        """Have a REFER end with this status; raises as :meth:`accept`."""
+        """End a REFER with this status; raises as :meth:`accept`."""
         self._finish(self._waits(call, refer_id), "refused", sip_code)
 
     def _waits(self, call: Call, refer_id: str) -> Referral:
@@ -141,7 +145,7 @@ class Referrals:
         return placed
 
     def adopt(self, call: Call | None) -> None:
-        """Follow a call that a server before this one has placed for a REFER, or tell the outcome of one on this call."""
+        """Continue with a call that an earlier server placed for a REFER, or report the outcome of a REFER on this call."""
         if call is None:
             return
         if (tell := self._untold.pop(call.id, None)) is not None:
@@ -158,7 +162,7 @@ class Referrals:
     # --- what becomes of the call that was placed ------------------------------------------------------------------------
 
     def on_report(self, call: Call, report: messages.CallReport) -> None:
-        """Tell the referrer what the user agent says of a call, if that is one of a REFER."""
+        """Report the progress of a call to the referrer, if a REFER asked for the call."""
         referral = self._placed.get(call.id)
         if referral is None:
             return
@@ -170,7 +174,7 @@ class Referrals:
             self.call_over(call)
 
     def call_over(self, call: Call) -> None:
-        """A call was not answered, or its user agent died."""
+        """A call was not answered, or its user agent has ended."""
         referral = self._placed.get(call.id)
         if referral is not None:
             sip_code = call.ending.sip_code if call.ending is not None and call.ending.sip_code else 0
@@ -181,7 +185,7 @@ class Referrals:
         self._finish(referral, "failed", error.sip_status)
 
     def _finish(self, referral: Referral, result: types.ReferResult, sip_code: int) -> None:
-        """Tell the referrer and the application how it ended, once."""
+        """Report the outcome to the referrer and the application, once."""
         referral.timer.cancel()
         self._waiting.pop(referral.id, None)
         self._placed.pop(referral.new_call_id, None)

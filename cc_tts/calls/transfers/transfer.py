@@ -1,4 +1,4 @@
-"""One transfer of a call by REFER (RFC 3515, RFC 5589): its steps, its events, how it ends. Runs on: the event loop.
+"""One transfer of a call by REFER (RFC 3515, RFC 5589): its steps, its events and its outcome. Runs on: the event loop.
 
 The call is kept until the outcome is known: the far side calls its target and tells us by NOTIFY how that went. At many
 peers a hang-up after the 202 would end the transfer, too.
@@ -24,13 +24,13 @@ from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
-"""A transfer has failed without a result after this time, where the client names none; unmeasured."""
+"""A transfer without a result fails after this time, unless the client gives one; unmeasured."""
 HOLD_TIMEOUT_S: Final = 2.0
-"""The answer to the re-INVITE that holds the call may take this long; then REFER goes out without; unmeasured."""
+"""The time that the answer to our hold may take; then the REFER is sent anyway; unmeasured."""
 BYE_AFTER_S: Final = 0.5
-"""After this time we hang up a call whose transfer has succeeded and that the far side has not ended; unmeasured."""
+"""We hang up after a successful transfer if the far side has not done so within this time; unmeasured."""
 LAST_WORD_S: Final = 2.0
-"""A far side that ends its reports without a result may hang up within this time, as after a success; unmeasured."""
+"""A far side whose reports end without a result may hang up within this time; that counts as success. Unmeasured."""
 _STATES: Final = ("requested", "accepted", "trying", "ringing", "succeeded")
 _NOT_SUPPORTED: Final = frozenset({405, 489, 501})
 _BUSY: Final = frozenset({486, 600})
@@ -44,8 +44,8 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRequest:
-    """A transfer to begin. ``consult``: the call whose far side is the target of an attended one, which needs no ``to``.
-    ``when_answered``: the call need not be established yet.
+    """A transfer to begin. ``consult``: the call whose far side is the target of an attended transfer, which needs no
+    ``to``. ``when_answered``: the call may still be unanswered.
     """
 
     to: str = ""
@@ -62,12 +62,12 @@ class TransferRequest:
 
     @property
     def mode(self) -> types.TransferMode:
-        """``attended`` if a call was consulted."""
+        """``attended`` if another call was consulted."""
         return "blind" if self.consult is None else "attended"
 
 
 class ToldTransfer(ABC):
-    """The id and the state of a transfer, and how they are told."""
+    """The id and the state of a transfer, and its events."""
 
     def __init__(self, call: CallView, transfer_id: str, mode: types.TransferMode, client_state: str | None) -> None:
         self.id = transfer_id
@@ -80,7 +80,7 @@ class ToldTransfer(ABC):
     @property
     @abstractmethod
     def kept(self) -> KeptTransfer:
-        """The part of it that another server has to know."""
+        """The part of the transfer that another server needs."""
 
     def _tell(self, sip_code: int = 0, **more: Any) -> None:
         self._told_on.publish(
@@ -111,17 +111,17 @@ class Transfer(ToldTransfer):
         self._step: Literal["speak", "answer", "hold", "refer", "over"] = "speak"
         self._utterance: Utterance | None = None
         self._holds = False
-        """Whether it was this transfer that held the call."""
+        """Whether this transfer has held the call."""
 
     @property
     def is_over(self) -> bool:
-        """Whether its last event is published, or about to be."""
+        """Whether its last event has been published, or is about to be."""
         return self._step == "over"
 
     # --- the steps -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Say what is to be said first, then hold the call, then refer it."""
+        """Say the prompt first, then hold the call, then send the REFER."""
         if self.request.prompt is not None:
             self._utterance = self._call.speak(self.request.prompt)
         else:
@@ -132,7 +132,7 @@ class Transfer(ToldTransfer):
             self._hold()
 
     def prompt_complete(self, utterance: Utterance) -> None:
-        """A prompt of the call is over; go on if it was ours, however it ended."""
+        """A prompt of the call is complete; continue if it was the transfer's, however it ended."""
         if (
             self._step == "speak"
             and utterance is self._utterance
@@ -155,7 +155,7 @@ class Transfer(ToldTransfer):
         self._call.set_hold(hold=True)
 
     def hold_settled(self) -> None:
-        """The far side has answered our re-INVITE, perhaps late, or the call is held or not for another reason."""
+        """The call was held or resumed: by our re-INVITE, perhaps late, or for another reason."""
         if self._step == "hold":
             self._refer()
         elif self.state == "failed":
@@ -177,7 +177,7 @@ class Transfer(ToldTransfer):
     # --- what becomes of it --------------------------------------------------------------------------------------------
 
     def take(self, progress: messages.TransferProgress) -> None:
-        """Take in an answer to the REFER or a NOTIFY. They come in any order, and not all of them come."""
+        """Handle a response to the REFER or a NOTIFY. They come in any order, and some may be missing."""
         if self._step != "refer":
             return
         sip_code = progress.sip_code
@@ -194,7 +194,7 @@ class Transfer(ToldTransfer):
                 self._timer.set(LAST_WORD_S, partial(self._fail, "unknown"))
 
     def command_failed(self, command: str) -> None:
-        """The user agent could not hold the call, or not send the REFER."""
+        """The user agent could not hold the call or could not send the REFER."""
         if command == "hold":
             self._holds = False
             self.hold_settled()
@@ -217,7 +217,7 @@ class Transfer(ToldTransfer):
         )
 
     def restore(self, kept: KeptTransfer, told: Iterable[messages.TransferProgress]) -> None:
-        """Go on with the transfer of a server before this one, with what the far side has told meanwhile."""
+        """Continue the transfer of an earlier server, with what the far side has reported meanwhile."""
         self.state, self._holds, self._mode = kept.state, kept.holds, kept.mode
         self._step = "refer"
         if not kept.is_sent:
@@ -228,7 +228,7 @@ class Transfer(ToldTransfer):
             self.take(progress)
 
     def call_ended(self, ending: Ending) -> None:
-        """The call is over. A far side that hangs up after it has accepted the REFER has gone to the target, it seems."""
+        """The call is over. A far side that hangs up after it accepted the REFER has presumably reached the target."""
         if self.is_over:
             return
         is_gone = ending.reason == "remote_hangup" and self.state != "requested"

@@ -1,4 +1,6 @@
-"""Who may be transferred to whom: what every command to transfer a call passes. Runs on: the event loop."""
+"""Which targets calls may be transferred to. Every command that transfers a call goes through here. Runs on:
+the event loop.
+"""
 
 import secrets
 from dataclasses import replace
@@ -19,7 +21,7 @@ class Transfers:
         self._services = services
 
     def check_target(self, to: str) -> None:
-        """Refuse a target that nobody may be transferred to.
+        """Refuse a target that the configuration does not allow.
 
         Raises:
             TransferNotAllowed: the configuration does not name it.

@@ -34,24 +34,24 @@ from cc_tts.speech.prompt import FOREVER, STAGED_PREFIX, Prompt, StagedContent, 
 from cc_tts.ua import messages
 
 DEFAULT_ACCEPT_MS: Final = 15_000
-"""An agent has so long to press the key, where the client does not say; unmeasured."""
+"""The time that an agent has to press the key, unless the client gives one; unmeasured."""
 COMFORT_TONE: Final = ToneContent("!425/80,!0/4920", 5_000)
-"""A short tone every five seconds tells a caller that the line is not dead; unmeasured."""
+"""A short tone every five seconds shows the caller that the line is alive; unmeasured."""
 FAILED: Final = "transfer_failed"
 _REASONS: Final[dict[str, types.TransferReason]] = {
     "busy": "busy",
     **dict.fromkeys(("no_answer", "unavailable", "cancelled"), "no_answer"),
     **dict.fromkeys(("unreachable", "ua_process_died", "no_response", "rtp_inactivity"), "unknown"),
 }
-"""How a call that was not answered, or ended before it was bridged, names the failure of the transfer."""
+"""The reason of a failed transfer, by how the agent's call ended."""
 
 log = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmRequest:
-    """A warm transfer to begin. ``prompt`` and then ``music`` are for the caller, ``brief`` is for the agent, who presses
-    ``accept_key`` unless it is empty. ``timeout_ms`` is for the answer, ``accept_timeout_ms`` for the key.
+    """A warm transfer to begin. The caller hears ``prompt`` and then ``music``; the agent hears ``brief`` and presses
+    ``accept_key``, unless it is empty. ``timeout_ms`` is for the answer, ``accept_timeout_ms`` for the key.
     """
 
     to: str
@@ -70,7 +70,7 @@ class WarmRequest:
 
 
 class _Side(Follower):
-    """One of the two calls, which tells its transfer what happens to it."""
+    """One of the two calls, which reports to its transfer."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class WarmTransfer(ToldTransfer):
         self._step: Literal["dial", "brief", "accept", "join", "over"] = "dial"
         self._brief: Utterance | None = None
         self._heard: list[Utterance] = []
-        """The prompts of the caller."""
+        """The prompts of the caller's call."""
         self._caller_side = _Side(on_end=partial(self._fail, "call_ended"))
         self._agent_side = _Side(on_end=self._agent_ended, on_key=self._key, on_prompt=self._prompt_complete)
 
@@ -115,7 +115,7 @@ class WarmTransfer(ToldTransfer):
 
     @property
     def kept(self) -> KeptTransfer:
-        """The part of it that another server has to know, which lets it fail."""
+        """The part of the transfer that another server needs in order to fail it."""
         request = self._request
         return KeptTransfer(
             id=self.id,
@@ -130,7 +130,7 @@ class WarmTransfer(ToldTransfer):
     # --- the steps -----------------------------------------------------------------------------------------------------
 
     def begin(self, music: Prompt, place: Callable[[OriginateRequest], Call]) -> None:
-        """Have the caller wait, and call the agent; raises what either raises, and then nothing has begun."""
+        """Start the caller's prompts and call the agent. If either fails, its error is raised and nothing has begun."""
         try:
             for prompt in filter(None, (self._request.prompt, music)):
                 self._heard.append(self._call.speak(prompt))
@@ -164,7 +164,7 @@ class WarmTransfer(ToldTransfer):
         )
 
     def on_report(self, report: messages.CallReport) -> None:
-        """Take in what the user agent says of the agent's call."""
+        """Handle a report of the user agent about the agent's call."""
         match report:
             case messages.CallRinging(sip_code=sip_code) if self.state == "requested":
                 self.state = "ringing"
@@ -254,7 +254,7 @@ class WarmTransfer(ToldTransfer):
 
 
 class WarmTransfers:
-    """Begins warm transfers, and tells them what becomes of the calls to agents."""
+    """Begins warm transfers, and passes them the reports about the calls to agents."""
 
     def __init__(self, services: CallServices, transfers: Transfers, outgoing: OutgoingCalls, bridges: Bridges) -> None:
         self._services = services
@@ -307,12 +307,12 @@ class WarmTransfers:
             transfer.on_report(report)
 
     def adopt(self, call: Call | None) -> None:
-        """End a call to an agent that a server before this one has placed: its transfer has failed with that."""
+        """End a call to an agent that an earlier server placed: its transfer has failed."""
         if call is not None and call.bridge.kept is not None and call.bridge.kept.is_briefed:
             with contextlib.suppress(CcTtsError):
                 call.end(FAILED)
 
 
 def _unceasing(music: Prompt) -> Prompt:
-    """The music until it is stopped: neither keys nor the caller's words end it."""
+    """Return the music as a prompt that repeats until it is stopped; neither keys nor speech end it."""
     return replace(music, repeat=FOREVER, queue="append", then="stay", barge_in_dtmf=False, barge_in_speech=False)

@@ -37,7 +37,7 @@ from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, TextTooLong,
 from cc_tts.speech.timing.spans import heard_and_pending
 
 MAX_TURNS: Final = 20
-"""Turns whose audio the client may still be playing (unmeasured)."""
+"""The most turns whose audio the client may still be playing (unmeasured)."""
 STREAMED: Final = ("linear16", "mulaw", "alaw")
 NO_CONTROLS: Final = {"pronunciations_applied": 0, "breaks_applied": 0, "pronunciation_warnings": 0}
 
@@ -45,7 +45,7 @@ ROUTES: Final = RouteTable("Deepgram", DEEPGRAM)
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """How much of the audio of all turns the client had played."""
+    """How much of the audio of all turns the client has played."""
 
     value: Annotated[int, Meta(ge=0)]
     type: Literal["time_ms"] = "time_ms"
@@ -65,11 +65,11 @@ _DECODER: Final = msgspec.json.Decoder(Incoming)
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A turn that takes text, or whose audio was made. ``begins_ms``: where its audio begins in that of all turns."""
+    """A turn that takes text, or whose audio was made. ``begins_ms`` is the start of its audio within that of all turns."""
 
     id: str
     said: str = ""
-    """The text as it came."""
+    """The text as it was received."""
     speech: SpeechContext | None = None
     aligner: Aligner | None = None
     begins_ms: float = 0.0
@@ -77,11 +77,11 @@ class _Turn:
 
     @property
     def text(self) -> str:
-        """The text as it is spoken: with a blank between two sentences."""
+        """The text as it is spoken, with a blank between sentences."""
         return self.said if self.speech is None else self.speech.text
 
     def heard_and_pending(self, at_ms: float) -> tuple[str, str]:
-        """Return what a client has heard of the text that is at ``at_ms`` in the audio of all turns, and what it has not."""
+        """Return the part of the text that the client had heard at ``at_ms`` in the audio of all turns, and the rest."""
         spans = () if self.aligner is None else self.aligner.spans
         return heard_and_pending(spans, self.text, at_ms - self.begins_ms)
 
@@ -117,11 +117,11 @@ class FluxConnection(TextsInTurn):
         self._audio_format = AudioFormat(output.rate_hz)
         self._bytes_per_sample = 2 if output.format is FORMATS["pcm"] else 1
         self._turns: dict[str, _Turn] = {}
-        """The turns by the ids of their contexts, oldest first."""
+        """The turns by the id of their context, oldest first."""
         self._total_ms = 0.0
-        """All audio that was sent and, of turns that were interrupted, played."""
+        """The audio that was sent; of interrupted turns, only the part that was played."""
         self._interrupted_ms = 0.0
-        """Where the client was at the last interruption."""
+        """The client's position at the last interruption."""
         self._num_chars = 0
         model = words.voice or ""
         request_id = request.app[CONTEXT].nodes.new_id("req")
@@ -166,7 +166,7 @@ class FluxConnection(TextsInTurn):
             self._cut(offset)
 
     def _cut(self, offset: Offset | None) -> None:
-        """Drop what is not sent, and tell what was heard of the turn that the client was playing."""
+        """Drop unsent audio, and report what was heard of the turn that the client was playing."""
         self._total_ms -= self._ms_of(self.interrupt_all())
         at_ms = self._total_ms if offset is None else min(float(offset.value), self._total_ms)
         turn = self._turn_at(at_ms)
@@ -179,7 +179,7 @@ class FluxConnection(TextsInTurn):
         self.begin_text()
 
     def _turn_at(self, at_ms: float) -> _Turn:
-        """The turn that a client plays there, or has played last."""
+        """Return the turn that the client plays at this position, or played last."""
         turns = list(self._turns.values())
         return next((each for each in reversed(turns) if each.aligner and each.begins_ms < at_ms), turns[0])
 
@@ -256,11 +256,11 @@ class FluxConnection(TextsInTurn):
 
 
 _CODES: Final = {MalformedRequest: "MESSAGE-0000", TextTooLong: "BIG-0000", Unprocessable: "DATA-0000"}
-"""Deepgram's codes of errors; other errors have ours."""
+"""Deepgram's codes of errors; other errors keep our codes."""
 
 
 def _raw_output_of(request: web.Request) -> Output:
-    """The audio of a WebSocket, which has no container; raises ``Unprocessable``."""
+    """Return the audio format of a WebSocket, which has no container; raises ``Unprocessable``."""
     output = output_of(request, "linear16")
     encoding = request.query.get("encoding", "linear16")
     if encoding not in STREAMED or output.format is FORMATS["wav"]:

@@ -1,4 +1,4 @@
-"""The query and the bodies that both of Deepgram's APIs have."""
+"""The query parameters and bodies that both of Deepgram's APIs share."""
 
 import math
 from typing import Final
@@ -21,7 +21,7 @@ DEFAULT_RATE_HZ: Final = 24_000
 """Deepgram's default rate of ``linear16``."""
 RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 IDLE_TIMEOUT_S: Final = 60.0
-"""A text that does not go on ends after this: it holds one of http.max_speech_streams (unmeasured)."""
+"""A text that does not continue ends after this time, since it occupies one of ``http.max_speech_streams`` (unmeasured)."""
 ENCODINGS: Final = {
     "linear16": "pcm",
     "mulaw": "ulaw",
@@ -31,9 +31,9 @@ ENCODINGS: Final = {
     "flac": "flac",
     "aac": "aac",
 }
-"""Our formats by Deepgram's words for them."""
+"""Our formats, by Deepgram's names."""
 CONTAINERS: Final = {"linear16": ("none", "wav"), "opus": ("ogg",)}
-"""Audio of these encodings may be in these; that of others is in none."""
+"""The containers that each of these encodings may have; other encodings have none."""
 
 _MODEL: Final = Query("model", "A voice: an id of GET /v1/voices, or a name of tts.voice_aliases.")
 _ENCODING: Final = Query("encoding", "mp3 over HTTP and linear16 over a WebSocket if left out.", tuple(ENCODINGS))
@@ -47,7 +47,7 @@ HTTP_ROUTE: Final = RESPONSE_ROUTE | {
     "content_types": MEDIA_TYPES,
     "examples": {"text": {"text": "One moment please."}},
 }
-"""Options of a route for a text that is there as a whole."""
+"""The options of a route for a whole text."""
 
 
 class DeepgramText(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ async def respond(request: web.Request, body: DeepgramText) -> web.StreamRespons
 
 
 def words_of(request: web.Request) -> TextContent:
-    """How the words of a request are spoken; raises ``Unprocessable``."""
+    """Return the style of a request's words; raises ``Unprocessable``."""
     value = request.query.get(_SPEED.name)
     try:
         speed = None if value is None else float(value)
@@ -77,7 +77,7 @@ def words_of(request: web.Request) -> TextContent:
 
 
 def output_of(request: web.Request, default: str) -> Output:
-    """The audio that a request asks for; raises ``Unprocessable``."""
+    """Return the audio format that a request asks for; raises ``Unprocessable``."""
     encoding, rate = request.query.get(_ENCODING.name, default), request.query.get(_RATE.name, "")
     if encoding not in ENCODINGS:
         detail = f"{encoding[:40]!r} is none of {', '.join(ENCODINGS)}"

@@ -1,4 +1,4 @@
-"""ElevenLabs' routes for a text that is there as a whole, and its lists of voices."""
+"""ElevenLabs' routes for whole texts, and its lists of voices."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -36,14 +36,14 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import UnknownVoice
 
 OPERATOR: Final = "operator"
-"""The user of a token without a tenant."""
+"""The user name of a token without a tenant."""
 _OPTIONS: Final = RESPONSE_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE)}
 
 ROUTES: Final = RouteTable("ElevenLabs", ELEVENLABS)
 
 
 class _Timed(SpeechResponse):
-    """A JSON object in a line for each piece of audio, with its characters; times count from the beginning of all audio."""
+    """A JSON object, one a line, for each piece of audio with its characters. Times count from the start of all audio."""
 
     content_type = "application/x-ndjson"
     _sent_ms = 0.0

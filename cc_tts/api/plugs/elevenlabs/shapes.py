@@ -1,4 +1,4 @@
-"""The messages and parameters of ElevenLabs' API that have a meaning here; all others have no effect."""
+"""The messages and parameters of ElevenLabs' API that we use; all others are ignored."""
 
 import re
 from typing import Annotated, Any, Final
@@ -16,13 +16,13 @@ from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
 DEFAULT_FORMAT: Final = "mp3_44100_128"
-"""ElevenLabs has the same default."""
+"""The default of ElevenLabs."""
 MAX_INACTIVITY_S: Final = 180  # unmeasured: as in ElevenLabs' API
 DEFAULT_INACTIVITY_S: Final = 20  # unmeasured: as in ElevenLabs' API
 MAX_KBPS: Final = 320  # the highest bit rate of MP3 (ISO/IEC 11172-3)
 MAX_OPUS_KBPS: Final = 256  # measured: more than that FFmpeg's libopus refuses for one channel
 NO_LIMIT: Final = 2**31 - 1
-"""A client has to read a number, also where there is no limit: the largest that all languages take."""
+"""The number for "no limit", as clients need a number: the largest that all languages can read."""
 RATES_HZ: Final = (8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 _OUTPUT_FORMAT: Final = re.compile(r"(?P<name>mp3|opus|pcm|ulaw|alaw|wav)_(?P<rate>\d{4,5})(?:_(?P<kbps>\d{2,3}))?")
 
@@ -67,7 +67,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The key of a client that cannot set headers, as a browser cannot; empty if it has none."""
+        """Return the key of a client that cannot set headers, such as a browser; empty if it has none."""
         return self.xi_api_key or self.hyphened_key or (self.authorization or "").rpartition(" ")[2]
 
     @property
@@ -113,7 +113,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 def output_of(request: web.Request) -> Output:
-    """The output format of a request.
+    """Return the output format of a request.
 
     Raises:
         Unprocessable: there is no such format.
@@ -135,13 +135,13 @@ def _is_taken(name: str, rate_hz: int, kbps: int) -> bool:
 
 
 def words_of(request: web.Request, settings: VoiceSettings | None, *, language: str | None = None) -> TextContent:
-    """How the words of a request are spoken; their text is empty."""
+    """Return the style of a request's words; their text is empty."""
     language = language or request.query.get("language_code") or None
     return TextContent("", request.match_info["voice"], language, settings.speed if settings else None)
 
 
 def inactivity_s(request: web.Request) -> float:
-    """Seconds after which a text that does not go on ends; raises ``Unprocessable``."""
+    """Return the seconds after which a text that does not continue ends; raises ``Unprocessable``."""
     value = request.query.get(INACTIVITY.name, str(DEFAULT_INACTIVITY_S))
     if not re.fullmatch(r"\d{1,3}", value) or not 1 <= int(value) <= MAX_INACTIVITY_S:
         raise Unprocessable(f"inactivity_timeout is 1 to {MAX_INACTIVITY_S} seconds")
@@ -149,7 +149,7 @@ def inactivity_s(request: web.Request) -> float:
 
 
 def in_milliseconds(characters: Characters) -> dict[str, Any]:
-    """The alignment of a message of a WebSocket."""
+    """Return the alignment for a WebSocket message."""
     return {
         "chars": characters.characters,
         "charStartTimesMs": [round(each) for each in characters.starts_ms],

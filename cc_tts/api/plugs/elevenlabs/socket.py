@@ -30,7 +30,7 @@ from cc_tts.errors import CcTtsError, Unauthorized
 from cc_tts.speech.prompt import TextContent
 
 KEY_TIMEOUT_S: Final = 10.0
-"""How long the first message may take of a client whose key is in it (unmeasured)."""
+"""The time for the first message of a client that sends its key in it (unmeasured)."""
 _OPTIONS: Final = SOCKET_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE, INACTIVITY), "token_may_follow": True}
 _SCOPE: Final[Scope] = "call"
 _DECODER: Final = msgspec.json.Decoder(Incoming)
@@ -61,9 +61,9 @@ class ManyContexts(SpeechConnection):
         if self._is_stranger:
             asyncio.get_running_loop().call_later(KEY_TIMEOUT_S, self._refuse_stranger)
         self._flushed: set[str] = set()
-        """Contexts whose last message was a flush without text."""
+        """The contexts whose last message was a flush without text."""
         self._current_id = ONLY
-        """The context of the message that is being followed."""
+        """The context of the current message."""
 
     def take(self, data: bytes) -> None:
         self._current_id = ONLY
@@ -79,7 +79,7 @@ class ManyContexts(SpeechConnection):
             super().check(words)
 
     def _admit(self, key: str) -> None:
-        """Take the holder of a key for the client, or refuse it."""
+        """Accept the holder of a key as the client, or refuse it."""
         try:
             holder = self._request.app[AUTHENTICATOR].holder_of(key, _SCOPE)
         except CcTtsError as error:
@@ -89,7 +89,7 @@ class ManyContexts(SpeechConnection):
         HOLDER.set(holder)  # of this task, and of those that speak the texts
 
     def _refuse_stranger(self, error: CcTtsError | None = None) -> None:
-        """Close the connection of a client that is not known yet."""
+        """Close the connection of a client without a valid key."""
         if self._is_stranger:
             self.end = (WSCloseCode.POLICY_VIOLATION, b"unauthorized")
             self.refuse(error or Unauthorized("no key came"))
@@ -134,7 +134,7 @@ class ManyContexts(SpeechConnection):
         return self._error(context_id, error)
 
     def fields_of(self, context_id: str) -> dict[str, str]:
-        """The fields of a message that say which context it is about: Pipecat reads the one, LiveKit the other."""
+        """Return the fields that name the context of a message. Pipecat reads one of them, LiveKit the other."""
         return {"contextId": context_id, "context_id": context_id}
 
     def _error(self, context_id: str, error: CcTtsError) -> Messages:

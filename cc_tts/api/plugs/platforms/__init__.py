@@ -1,1 +1,1 @@
-"""Speech for telephone platforms, which ask for one text at a time or send those of a call."""
+"""Speech for telephone platforms, which request one text at a time or stream the texts of a call."""

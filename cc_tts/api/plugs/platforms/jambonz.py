@@ -22,13 +22,13 @@ from cc_tts.speech.prompt import TextContent
 
 LINE_RATE_HZ: Final = 8000
 RATES_HZ: Final = (8000, 16_000, 24_000, 32_000, 48_000)
-"""The rates of ``audio/l16`` that jambonz takes."""
+"""The rates of ``audio/l16`` that jambonz accepts."""
 IDLE_TIMEOUT_S: Final = 60.0  # unmeasured
 ABSENT: Final = frozenset(("", "undefined", "null"))
-"""The words of JavaScript's templates for a value that is not there."""
+"""The words that JavaScript's templates insert for a missing value."""
 MP3: Final = "audio/mpeg"
 LINEAR: Final = AudioFileFormat("audio/l16;rate={rate_hz}")
-"""Linear PCM, with the media type that jambonz compares with its own spelling of it."""
+"""Linear PCM with the media type spelled as jambonz compares it."""
 
 _VOICE: Final = Query("voice", "An id of GET /v1/voices.")
 _LANGUAGE: Final = Query("language", "A BCP 47 tag; found from the text if left out.")

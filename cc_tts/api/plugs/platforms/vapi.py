@@ -15,7 +15,7 @@ from cc_tts.api.plugs.speech_context import speech_of
 from cc_tts.speech.prompt import TextContent
 
 RAW: Final = AudioFileFormat("application/octet-stream")
-"""PCM, of the media type that Vapi documents."""
+"""PCM with the media type that Vapi documents."""
 
 ROUTES: Final = RouteTable("Vapi")
 

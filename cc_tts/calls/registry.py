@@ -82,6 +82,8 @@ class CallRegistry:
         engine_reason = self._services.source.engine.not_ready_because()
         if engine_reason is not None:
             return f"the speech engine: {engine_reason}"
+        if not (self._gate.is_open and self._ua.lets_calls_in):
+            return "the speech engine: it takes prompts again, for less than a second"
         if self._ua.is_full:
             return f"all {self._ua.max_calls} lines are busy"
         if self._services.config.registration.registrar and self._ua.registered is False:

@@ -67,6 +67,8 @@ class _UaProcess:
         self.call_ids: set[str] = set()
         self._sip_call_ids: dict[str, str] = {}  # of those that came in
         self.active_pjsua_calls = 0
+        self.lets_calls_in = True
+        """It begins so, and says when that has changed."""
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.reloaded: messages.ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
@@ -153,11 +155,17 @@ class _UaProcess:
         finally:
             self._applied = None
 
+    def _note_applied(self, refused: dict[str, str]) -> None:
+        if self._applied is not None and not self._applied.done():
+            self._applied.set_result(refused)
+
     def _on_message(self, message: Message, payload: bytes) -> None:
         match message:
             case messages.SettingsApplied(refused=refused):
-                if self._applied is not None and not self._applied.done():
-                    self._applied.set_result(refused)
+                self._note_applied(refused)
+                return
+            case messages.AcceptingSet(accepting=accepting):
+                self.lets_calls_in = accepting
                 return
             case messages.CallTrace():
                 self._client.traces.take(message)
@@ -182,7 +190,7 @@ class _UaProcess:
     def _on_down(self, reason: str) -> None:
         call_ids, self.call_ids = self.call_ids, set()
         self._sip_call_ids.clear()
-        self.active_pjsua_calls = 0
+        self.active_pjsua_calls, self.lets_calls_in = 0, True
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._client.on_process_down(reason, call_ids)
 
@@ -304,6 +312,11 @@ class UaClient:
         self._accepting = accepting
         for process in self._everyone:
             process.send_if_up(self._acceptance)
+
+    @property
+    def lets_calls_in(self) -> bool:
+        """Whether every process has read that it is to let new calls in."""
+        return all(each.lets_calls_in for each in self._everyone)
 
     @property
     def _acceptance(self) -> messages.SetAccepting:

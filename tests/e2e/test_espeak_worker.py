@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.configured import logged, server_with, until, until_readyz
+from lab.raw_sip import options
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
 
@@ -49,6 +50,7 @@ async def test_a_lost_worker_of_espeak_costs_a_prompt_and_no_call(phone: Softpho
                 assert lost["data"]["error"] == "engine_failed"
                 assert lost["data"]["played_ms"] >= PLAYED_MS, "what was made before is heard to its end"
                 await until_readyz(server, 200)
+                assert (await options(server.sip_port)).status == 200, "a server that is ready takes calls"
                 assert espeak_pid(server) != pid
                 _, short = await server.post(f"/v1/calls/{call['id']}/speak", {"text": SHORT})
                 said = await log.wait("speak.complete", timeout_s=30, utterance_id=short["id"])

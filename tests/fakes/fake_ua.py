@@ -77,6 +77,10 @@ class FakeUa:
         assert self._listener is not None
         return self._listener
 
+    @property
+    def lets_calls_in(self) -> bool:
+        return self.accepting
+
     # --- commands
 
     def set_accepting(self, *, accepting: bool) -> None:

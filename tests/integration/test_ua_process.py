@@ -18,7 +18,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.messages import Answer, CallEnded, CallEstablished, IncomingCall, Originate, RegistrationChanged
 from lab.ports import HOST, free_ports
-from lab.raw_sip import RawCaller, RawPeer
+from lab.raw_sip import RawCaller, RawPeer, options
 from tests.fakes.running_api import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.both_builds]
@@ -84,6 +84,22 @@ async def test_it_starts_and_stops(ua: tuple[UaClient, Listener]) -> None:
     assert not is_alive(pid)
     assert listener.told == ["ready", "stopped"]
     assert client.supervisors[0].num_restarts == 0
+
+
+async def test_it_says_when_it_has_read_whether_to_let_calls_in() -> None:
+    port = free_ports(2)
+    client = UaClient(config_for(port), clock=MonotonicClock())
+    client.listen(Listener())
+    await client.start()
+    try:
+        client.set_accepting(accepting=False)
+        await eventually(lambda: not client.lets_calls_in)
+        assert (await options(port)).status == 503
+        client.set_accepting(accepting=True)
+        await eventually(lambda: client.lets_calls_in)
+        assert (await options(port)).status == 200
+    finally:
+        await client.stop()
 
 
 async def test_reloads_at_the_same_time_are_all_answered(ua: tuple[UaClient, Listener]) -> None:

@@ -21,7 +21,9 @@ class CallCommand(Command, frozen=True):
 
 
 class SetAccepting(Command, frozen=True):
-    """Whether INVITE and OPTIONS outside a dialog are accepted; if not they get 503 with Retry-After."""
+    """Whether INVITE and OPTIONS outside a dialog are accepted; if not they get 503 with Retry-After.
+    Answered with :class:`AcceptingSet`.
+    """
 
     accepting: bool
     retry_after_s: int

@@ -251,6 +251,12 @@ class RequestsRefused(Report, frozen=True):
     counts: dict[RefusedCause, int]
 
 
+class AcceptingSet(Report, frozen=True):
+    """:class:`SetAccepting` was read: from now on new calls are let in, or refused."""
+
+    accepting: bool
+
+
 class SettingsApplied(Report, frozen=True):
     """Settings were taken over, but for those in ``refused``: the key, and why."""
 

@@ -79,6 +79,7 @@ class Agent(ABC, Generic[C]):
         match message:
             case messages.SetAccepting():
                 self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
+                self._send(messages.AcceptingSet(accepting=message.accepting))
             case messages.Hangup(tail_ms=tail_ms) if tail_ms:
                 self._tails.append((self._clock.now_ns() + tail_ms * NS_PER_MS, message))
             case messages.StartRecording() | messages.SetRecordingPaused() | messages.StopRecording():

@@ -540,9 +540,11 @@ def test_new_calls_are_refused_at_once_without_an_engine_and_taken_when_it_has_b
         exchange.clock.advance(100)
         exchange.registry._look_at_engine()
     assert exchange.ua.accepting is False
+    assert "takes prompts again" in str(exchange.registry.not_ready_because), "as OPTIONS and INVITE get 503"
     exchange.clock.advance(200)
     exchange.registry._look_at_engine()
     assert exchange.ua.accepting is True
+    assert exchange.registry.not_ready_because is None
 
 
 def test_a_burst_of_prompts_closes_no_gate_and_a_lasting_one_does() -> None:

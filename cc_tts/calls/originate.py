@@ -1,5 +1,6 @@
 """Outgoing calls, which applications ask for. Runs on: the event loop."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -72,14 +73,15 @@ class OutgoingCalls:
         self._ua = services.ua
         self._table = table
 
-    def place(self, request: OriginateRequest) -> Call:
-        """Place a call; see :meth:`cc_tts.calls.registry.CallRegistry.originate`."""
+    def place(self, request: OriginateRequest, *, on_place: Callable[[], object] = lambda: None) -> Call:
+        """Place a call; see :meth:`cc_tts.calls.registry.CallRegistry.originate`. ``on_place`` is called when there is a
+        place for it, before its own prompt is looked at; what it raises is raised here, and no call is placed.
+        """
         self._check_capacity()
         call_id = request.call_id or self._services.nodes.new_id("call")
         if call_id in self._table:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
         self._check_bridge(request)
-        self._check_speech(request)
         attempt = self._services.trunks.plan(
             call_id, request.to, trunk=request.trunk, from_=request.from_, tenant=request.tenant
         )
@@ -90,6 +92,8 @@ class OutgoingCalls:
             self._table.reserve(call_id, request.tenant)
             beside = request.bridge.other_call_id if request.bridge else ""
             call.invite = _invite(request, call)
+            on_place()
+            self._check_speech(request)
             self._ua.originate(call.invite, beside=beside)
         except BaseException:
             self._services.trunks.withdraw(call_id)

@@ -129,12 +129,15 @@ class WarmTransfer(ToldTransfer):
 
     # --- the steps -----------------------------------------------------------------------------------------------------
 
-    def begin(self, music: Prompt, place: Callable[[OriginateRequest], Call]) -> None:
+    def begin(self, music: Prompt, outgoing: OutgoingCalls) -> None:
         """Start the caller's prompts and call the agent. If either fails, its error is raised and nothing has begun."""
-        try:
+
+        def wait() -> None:
             for prompt in filter(None, (self._request.prompt, music)):
                 self._heard.append(self._call.speak(prompt))
-            agent = place(self._invite())
+
+        try:
+            agent = outgoing.place(self._invite(), on_place=wait)
         except CcTtsError:
             self._silence_caller()
             raise
@@ -281,7 +284,7 @@ class WarmTransfers:
         transfer = WarmTransfer(call, request, self._bridges, self._over)
         call.handover.warm = transfer
         try:
-            transfer.begin(_unceasing(request.music or self._default_music()), self._outgoing.place)
+            transfer.begin(_unceasing(request.music or self._default_music()), self._outgoing)
         except CcTtsError:
             call.handover.warm = None
             raise

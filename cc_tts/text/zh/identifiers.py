@@ -167,23 +167,16 @@ say_identifiers = rewriter(
     ),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
     (_NAMED, _named),
-    (r"(登机口[^。；]{1,12}[更改][为至到])(\d{3})(?!\d)", lambda match: match[1] + say_digits(match[2])),
     (r"(?<=[A-Za-z])\s?#\s?(\d{3,20})(?![\d#])", lambda match: f"号{say_digits(match[1])}"),
     (r"(?<=[\u4e00-\u9fff])\s?#\s?(\d{3,20})(?![\d#])", lambda match: say_digits(match[1])),
     (r"(?<=[民刑行执商知财][初终申再字执恢保异调督])\d{2,6}(?=号)", _each_digit),  # a case of a court
     (r"\d{2,6}(?=[开字打][头頭])|(?<=[井星]号)\d{3,15}(?!\d)", _each_digit),
     (r"(?<=第)(?:\d{4,10}(?=号)|\d{5,10}(?=期))", _each_digit),
     (
-        r"((?:[例比]如|[重再][复報报说說念]一?[遍次])[，：:“]{0,2})(\d{4,8})(?=[，。；、）)”]|井号|$)",
-        lambda match: match[1] + say_digits(match[2]),
-    ),
-    (r"(?:(?<=股票)|(?<=基金)|(?<=证券)|(?<=個股)|(?<=个股))\d{6}(?![\d元股万亿份.,])", _each_digit),
-    (
         r"((?<![A-Za-z])(?:ISO|IEC|GB|EN|DIN|JIS|RFC)(?:/[A-Z]{1,3})?\s?)(\d{3,6}(?:[:：-](?:19|20)\d\d)?)(?![\d.])",
         lambda match: match[1] + say_digits(match[2]),
     ),  # a standard
     (r"(?<![A-Za-z])IP[0-6X][0-9X](?![\dA-Za-z.])", _with_signs),  # against dust and water
-    (r"(?<![\d.,])[45]\d\d(?=错误|報錯|报错|错[，。])", _each_digit_of_quantity),
     (r"(?a)(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})/(\d{1,2})(?![\w/])", r"\1斜杠\2"),
     (
         r"(?a)(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3}):(\d{2,5})(?!\w)",
@@ -205,19 +198,6 @@ say_identifiers = rewriter(
             r"(?=[^\s\d]{0,20}\d)(?=[A-Z\d-]{0,20}[a-z_!@#$%^&*])(?=[\W\d_]{0,20}[A-Za-z])[A-Za-z0-9][\w!@#$%^&*-]{2,30}(?<!-)"
         ),
         _with_signs,
-    ),
-    (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _with_signs),  # A02, of a queue
-    (
-        r"((?:短信|编辑|发送|回复)[“\"‘]?)(\d{3,6})(?=[”\"’]?(?:到|至|发送))",
-        lambda match: match[1] + say_digits(match[2]),
-    ),
-    (
-        _SERVICE_BEHIND_VERB,
-        lambda match: match[1] + say_digits(match[2]),
-    ),
-    (
-        r"((?:拨打|撥打|致电|致電)[\u4e00-\u9fff]{2,6})(\d{3,5})(?![\d.,%％:/年月日元块个次人户条笔件位家多余至到分秒])",
-        lambda match: match[1] + say_digits(match[2]),
     ),
     (  # of a service that is dialled or sent to
         r"((?<=[打转拨撥])(?![1-9]0{3,5}(?:还是|或|到|给|吗))|(?:发送|短信|发)[^，。]{0,8}[到至])(\d{4,6})(?![\d.,%％:/年月日号元块点个位楼层室人])",

@@ -15,6 +15,7 @@ from cc_tts.text.alignment import replaced_one_by_one
 from cc_tts.text.characters import digits_to_ascii, joined_lines
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.web_addresses import say_addresses
+from cc_tts.text.zh.bare_numbers import say_bare_names
 from cc_tts.text.zh.identifiers import say_digits, say_identifiers
 from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal, say_plain_numbers
 from cc_tts.text.zh.quantities import NO_EMERGENCY_NUMBER, prepare_quantities
@@ -255,7 +256,7 @@ def speakable(text: str) -> str:
     """The words of a Chinese text that was cleaned by :func:`cc_tts.text.characters.clean`."""
     text = digits_to_ascii(say_signs(_folded(text)).translate(_SUPERSCRIPTS))
     text = say_addresses(joined_lines(text.replace("\n", "\n\n"), pause="，"), ADDRESS_SIGNS, say_digits)
-    text = _scores(say_identifiers(_before_quantities(text)))
+    text = _scores(say_bare_names(say_identifiers(_before_quantities(text))))
     text = _after_quantities(prepare_quantities(text))
     said = replaced_one_by_one(_clauses(text), _say_quantities)
     return _tidy(said.translate(AS_QUANTITY))

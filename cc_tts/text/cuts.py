@@ -42,7 +42,7 @@ _KEPT_WHOLE = tuple(
         rf"\b{_DAY_OF_WEEK}(?:,? (?=\d|{_MONTH})| ?[-–—] ?{_DAY_OF_WEEK})",
         rf"(?:[$£€¥￥₹]|\b[A-Z]{{3}} ) ?{_NUMBER}(?: (?:thousand|million|billion|trillion)\b)?",
         rf"(?<![\w.,]){_NUMBER} ?(?:%|°|[AaPp]\.?[Mm]\b\.?|(?:thousand|million|billion)\b|[A-Za-z]{{1,4}}\b\.?)",
-        r"(?<!\w)\d{1,4} \d{1,2}/\d{1,2}",
+        r"(?<!\w)\d{1,4} \d{1,2}/\d{1,2}|\d/\d{1,2} \d{1,2}:\d\d",
         rf"(?<![\w.,]){_NUMBER}[A-Za-z]?(?: [A-Za-z]{{1,5}}\.?)? ?(?:[-–—~～x×÷→]|to|by|and|or) ?[$£€¥]?{_NUMBER}",
         r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Mt|No|Rev|Capt|Lt|Gen|Col|Sgt)\.? [#\w'-]{1,20}",
         r"\b[A-Z][A-Za-z.]{0,14} (?:[A-Z]{1,3} )?#?[A-Z]{0,3}-?\d[\w-]{0,20}",
@@ -141,7 +141,7 @@ def _cut_between_words(text: str, limit: int) -> int:
     for position in range(limit, limit // 3, -1):
         if text[position].isspace() and position not in inside:
             return position
-    between = (at for at in range(limit, limit // 2, -1) if not _INSIDE_WORD.match(text, at - 1))
+    between = (at for at in range(limit, limit // 3, -1) if not _INSIDE_WORD.match(text, at - 1))
     return next((position for position in between if position not in inside), 0)
 
 

@@ -1,4 +1,4 @@
-"""A number of three to six digits without a unit names something, and is said digit by digit, unless a quantity is spoken of.
+"""A number of three to six digits without a unit is a name, said digit by digit, unless a quantity is spoken of.
 
 What has a number (a room, a clerk, a share, a model, a law) cannot be listed; measure words, and the words that a quantity
 stands behind, can.
@@ -28,19 +28,25 @@ _MEASURES = (
 _ALWAYS = "".join(one for one in _MEASURES if one not in _NO_MEASURE)
 _MEASURE = rf"\s?(?:[{_ALWAYS}]|{'|'.join(f'{one}(?![{rest}])' for one, rest in _NO_MEASURE.items())})"
 _QUANTITY = (
-    "[满滿减減送返抵充值存花付赔賠赚退罚扣收省剩余餘共约約近超逾达達破仅僅只才每前第各另加增升涨漲降跌限购購从從由变至]"
-    r"|\d\s{0,2}[到至]\s{0,2}|乘以|除以|等于|抄表|[大小高低多少]于|不[到足]|超过|最[多少高低大小]|至[少多]|平均|人均|[总合累小]计|总共|默认|[是为]第"
-    "|[价價额額费費款金息租薪资資税稅值数數量率分度压壓重高宽长深速温龄齡本存]"
+    "[满滿减減送返抵充值付花赔賠赚退罚扣省剩余餘共超逾达達破第仅僅只增升涨漲降跌限购購]|(?<![预預])[约約]|(?<![附最])近|(?<![签簽代])收"
+    r"|\d\s{0,2}[到至]\s{0,2}"
+    "|[乘除]以|[比卖賣]|到手|[折券]后?|[卖跌降涨升][了到]|[卖花]了|只要|等于|抄表"
+    "|[大小高低多少]于|不[到足]|最[多少大小]|至[少多]|平均|人均|[总總合累小][计計]|默认"
+    "|[价價额額费費款金租薪资資税稅数數量率分度压壓重高宽深速温龄齡]|(?<![信消])息|(?<![队隊院校班部处處科组組会會行店])[长長]|[库庫]存|成本"
     "|语文|数学|英语|物理|化学|生物|历史|地理|政治|听力|阅读|写作|翻译|口语|综合|[文理][科综]|指数|[A-Za-z÷×+=*-]\\s?"
 )
-_JOINT = "\\s?(?:[、和与與或及到至同]|还是|還是|以及|或者)\\s?"
+"""What stands before a quantity: what is done with sums, comparisons, and nouns of what is measured."""
+_JOINT = "\\s?(?:[、和与與或及到至同]|还是|還是|以及|或者|(?:变更?|變更?|改)[为為成])\\s?"
 _NUMBER = r"\d{3,6}+(?!\d)"
 _BARE = (
     rf"(?<![\d.,:：/~～–—−+×*=·¥￥$€£@_#A-Za-z→>-])(?<!, )(?!1(?:1[0-249]|2[02])(?!\d)){_NUMBER}(?:{_JOINT}{_NUMBER})*+"
-    rf"(?![\d:：/~～–—−+×*=%％℃°‰_#@μµ㎡㎥→-]|[.,]\d|\s?[A-Za-zμµ÷×*=+-]|{_MEASURE}|[减减乘除加比]|等于)"
+    rf"(?![\d:：/~～–—−+×*=%％℃°‰_#@μµ㎡㎥→-]|[.,]\d|\s?[A-Za-zμµ÷×*=+-]|{_MEASURE}|[减減乘除加比降涨漲升增跌]|等于)"
 )
-_QUANTITY_BEFORE = re.compile(rf"(?:{_QUANTITY})(?:分别|合计|大?约|已|达到?|到|只?剩|有|仅)?(?:是|为|為|係)?[：: ]{{0,2}}$")
-_NO_ROUND = re.compile(r"(?<!\d)(?:0\d+|\d++(?<!00))")
+_QUANTITY_BEFORE = re.compile(
+    rf"(?:{_QUANTITY})(?:分别|合计|大?约|已|达到?|到|只?剩|有|仅|由|从|從)?(?:是|为|為|係)?[：: ]{{0,2}}$"
+)
+_ANY = re.compile(r"\d+")
+_NO_ROUND = re.compile(r"(?<!\d)(?![1-9]\d?0{2,4}(?!\d))\d+")
 _MAX_ROOM_DIGITS = 4
 """Rooms and years are said with 一, longer numbers as on the telephone."""
 _LOOK_BACK = 12
@@ -53,7 +59,10 @@ def _said_by_digits(match: re.Match[str]) -> str:
 
 def _bare(match: re.Match[str]) -> str:
     before = match.string[max(0, match.start() - _LOOK_BACK) : match.start()]
-    return match.group() if _QUANTITY_BEFORE.search(before) else _NO_ROUND.sub(_said_by_digits, match.group())
+    if _QUANTITY_BEFORE.search(before):
+        return match.group()
+    is_room = match.string[match.end() : match.end() + 1] in ("室", "房")
+    return (_ANY if is_room else _NO_ROUND).sub(_said_by_digits, match.group())
 
 
 say_bare_names = rewriter((_BARE, _bare))

@@ -27,36 +27,14 @@ _PHONE_NUMBERS = (
     r"(?<!\d )(?P<number>\d{4} \d{4})(?! \d)",  # of Hong Kong
     r"(?P<number>\d{3,6})(?=\s?(?:转|轉|分机|分機)\s?\d{1,4}(?!\d))",
 )
-_VARIANTS = {
-    "码": "碼", "号": "號", "单": "單", "订": "訂", "编": "編", "验": "驗", "证": "證", "账": "帐賬帳", "户": "戶",
-    "电": "電", "话": "話", "机": "機", "热": "熱", "线": "線", "拨": "撥", "传": "傳", "区": "區", "学": "學", "会": "會",
-    "备": "備", "识": "識", "别": "別", "换": "換", "优": "優", "数": "數", "动": "動", "态": "態", "员": "員", "邮": "郵",
-    "间": "間", "内": "內", "专": "專", "总": "總", "车": "車", "诊": "診", "议": "議", "设": "設", "销": "銷", "权": "權",
-    "执": "執", "办": "辦", "请": "請", "凭": "憑", "历": "歷", "运": "運", "税": "稅", "后": "後", "队": "隊",
-}  # fmt: skip
-"""Traditional forms of the characters in names of numbers."""
-
-
-def _with_traditional(names: str) -> str:
-    """A pattern that also matches traditional characters; classes of characters stay as they are."""
-    parts = re.split(r"(\[[^]]*\])", names)
-    return "".join(
-        part
-        if part.startswith("[")
-        else "".join(f"[{each}{_VARIANTS[each]}]" if each in _VARIANTS else each for each in part)
-        for part in parts
-    )
-
-
-_NAMES = _with_traditional(
-    "卡号|账号|账户|户号|单号|订单|编号|验证码|密码|尾号|尾数|工号|动态码|短信码|口令|会员号|流水号|取件码|邮编|身份证|证件号|号码|电话|手机|热线|"
-    "[Tt]el\\.?|TEL|拨打|致电|分机|房号|房间号|航班|车牌|内线|会议号|QQ群?|(?:微信|企鹅)群|群号|短号|专线|总机|传真|区号|学号|工单|排队号|桌号|座位号|班次|"
-    "批号|代码|编码|激活码|提取码|邀请码|兑换码|优惠码|券码|授权码|校验码|核销码|识别码|安全码|表号|箱号|柜号|机号|设备号|客户号|受理号|参考号|凭证号|批次号|档案号|取餐号|取票号|登机口[从由]?|件号|票号|(?<![尺起筹加砝号編编代])码|(?<![一二三四五六七八九十0-9几两])号(?=[：:是为為係（(“「【\\s])|诊室|病房|包间|会议室|序列号|"
-    "房间(?=[：:是为為])|(?:教室|办公室|包厢|储物柜|柜子|床位|机位|窗口)(?=[：:是为為])|(?<![\u4e00-\u9fff])凭|请凭|[，,]凭|"
-    "(?<![A-Za-z])(?:[Rr]oom|PIN|[Pp]in|OTP|CVV2?|CVC2?|PUK|IMEI|SN|ID|Id|[Cc]ode|CODE|[Pp]asscode|Ref|REF|UID|PNR|ZIP)|"
-    "[卡折](?=[（(])|端口|回执|病历号|就诊号|住院号|合同号|保单号|保单|运单|面单|工牌|牌号|户名|证号|税号|"
-    "(?:末|尾|后|前|首|尾数)(?:[二三四五六七八九两]|[2-9])(?:位(?:数字|数|号码)?|码|[個个](?:數?字|数字))"
+_NAMES = (
+    "(?<![一二三四五六七八九十0-9几幾两兩这這那哪])[号號]|(?<![尺起筹籌加砝])[码碼]|[订訂保工运運][单單]"
+    "|尾[数數]|[邮郵][编編]|[电電][话話]|手[机機]|[热熱專专总總][线線机機]|[Tt]el\\.?"
+    "|[拨撥]打|QQ群?|[传傳]真|登[机機]口[从從由]?|(?<![\u4e00-\u9fff])[凭憑]|端口|回[执執]"
+    "|(?<![A-Za-z])(?:[Rr]oom|PIN|[Pp]in|OTP|CVV2?|CVC2?|PUK|IMEI|SN|ID|Id|[Cc]ode|CODE|[Pp]asscode|Ref|REF|UID|PNR|ZIP)"
+    "|(?:末|尾|[后後]|前|首|尾[数數])(?:[二三四五六七八九两兩]|[2-9])(?:位(?:[数數]字|[数數]|[号號][码碼]?)?|[码碼]|[個个](?:[数數]?字))"
 )
+"""Words before a number that is a name even where it is round, short or has hyphens."""
 _OPENING = "[“”\"‘’'「『（(【\\[《〈#-]{0,3}"
 _NAMED = (
     rf"((?:{_NAMES})(?:(?:号码|号|码)?(?:\*\*(?=[：:])|[）)](?=[：:]))?[：: ]{{0,2}}"
@@ -213,6 +191,11 @@ say_identifiers = rewriter(
     ),  # a flight
     (rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNTED}A-Za-z]|[.,/:-]\d)", _each_digit),
     (_LETTERS_AND_DIGITS, _mixed_id),
+    (  # of a processor: i7-13700H
+        r"(?a)(?<![\w.-])[a-z]\d{1,2}-\d{3,6}(?:[A-Z]{0,2}|v\d)(?![\w-])",
+        lambda match: match.group().replace("-", "，").translate(AS_NAME),
+    ),
+    (r"(?<!\d)([1-9])[·•](\d\d)(?!\d)", lambda match: f"{match[1]}{match[2]}".translate(AS_QUANTITY)),  # 6·18
     (
         r"(?<![A-Za-z0-9])[A-Z]{1,3}\d{3,4}(?=(?!(?:min|m?mol|[kc]cal|[bpr]pm)(?![a-z]))(?:[a-z]{3,8}|ti)(?![A-Za-z]))",
         _each_digit_of_quantity,

@@ -9,6 +9,10 @@ AS_QUANTITY = str.maketrans("0123456789", "零一二三四五六七八九")
 AS_NAME = str.maketrans("0123456789", "零幺二三四五六七八九")
 """Digits one by one as on the telephone, 1 as 幺."""
 
+TRADITIONAL = re.compile(
+    "[個張筆條間臺輛層單號樓萬億員訂餘額請們這開關費話電嘅喺冇哋係場貨滿減優圓價錢購買賣點時過還進達從來會國銀帳戶碼說課謝問題為與該訊網線級結經實際對現發處應預]"
+)
+"""Characters that only traditional Chinese has."""
 _POWERS = ("", "十", "百", "千")
 _AMOUNT = (
     r"(?:0|[1-9]\d{0,3}|[1-9]\d{5,6}|[2-8]\d{4}|[1-9]\d{4}(?=[元分公.%％]|[港美欧日澳加]元|英镑|新台币|新加坡元))"
@@ -70,6 +74,11 @@ def _time(hour: str, minute: str) -> str:
 
 def _second(written: str | None) -> str:
     return "" if written in (None, "00") else f"{'零' if written[0] == '0' else ''}{cardinal(written.lstrip('0'))}秒"
+
+
+def by_digits(match: re.Match[str]) -> str:
+    """Each digit of what was found, as in years and rooms."""
+    return match.group().translate(AS_QUANTITY)
 
 
 def cardinal(run: str) -> str:

@@ -1,64 +1,20 @@
-"""Chinese dates, ranges, sums and counts that wetext reads wrongly, rewritten so that it reads them right."""
+"""Chinese ranges, sums and counts that wetext reads wrongly, rewritten so that it reads them right."""
 
 import re
 
 from cc_tts.text.substitution import rewriter
-from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal
+from cc_tts.text.zh.numbers import AS_QUANTITY, TRADITIONAL, by_digits, cardinal
 
-_TRADITIONAL = re.compile(
-    "[個張筆條間臺輛層單號樓萬億員訂餘額請們這開關費話電嘅喺冇哋係場貨滿減優圓價錢購買賣點時過還進達從來會國銀帳戶碼說課謝問題為與該訊網線級結經實際對現發處應預]"
-)
 _DASH = "[-~～〜–—]"
 
-_DATE = (
-    r"(?<![\d./-])(?P<year>(?:19|20)\d\d)(?P<mark>[./-])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?![\d./]"
-    r"|-\d)(?:日(?!\w))?"
-)
-_DAYS_OF = "(?:活动|活動|假期|放假|展期|活动时间|时间|日期|期间|档期|自|从|(?<![等大小低高多少])[於于])"
-_NO_MEASURE = r"(?=$|[^\w.%％~～〜–—\s-]|起|期间|放假|全场|每|举|开|之?[前后])"
-_DOTTED_DAY = r"(1[0-2]|0?[1-9])\.([12]\d|3[01]|0?[1-9])(?:日|号)?"
-_EXPIRY = (
-    r"(?P<name>(?:有效期|到期|过期)[限至到日为為是係：: ]{0,3})(?P<month>0[1-9]|1[0-2])/(?P<year>\d\d|20\d\d)(?![\d/])"
-)
-_CARD = re.compile("[卡咭]")
-_MAX_DAY, _MAX_HOUR, _MAX_MINUTE = 31, 24, 59
-_TWO_DIGITS = r"(?P<month>0[1-9]|1[0-2])(?P<mark>[-/])(?P<day>0[1-9]|[12]\d|3[01])"
-_PADDED_DATE = rf"(?<![\d.:：/-]){_TWO_DIGITS}(?:(?P=mark)(?P<year>(?:19|20)\d\d))?(?![\d.:：/-])"
-_MONTH_DAY_RANGE = rf"(?<![\d/])(\d{{1,2}})/(\d{{1,2}})\s?(?:{_DASH}|到|至)\s?(\d{{1,2}})/(\d{{1,2}})(?![\d/])"
-_ON = (
-    "截止|截至|日期|生日|时间|時間|(?<![等大小低高多少])[于於]|[在到至自从從喺]|(?<!每)日|[今明昨后後前尋聽][天日晚早]"
-)
-_MONTH_DAY = rf"(?P<before>(?:{_ON})[是为為係：: ]{{0,2}})(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/])"
-_EITHER_DAY = (
-    r"(?<![\d./¥￥$€£])(?P<month>1[0-2]|[1-9])\.(?P<day>\d{1,2})(?P<or>\s?(?:还是|還是|或者?|、|和|及)\s?)"
-    r"(?P<last_month>1[0-2]|[1-9])\.(?P<last_day>\d{1,2})(?![\d.%％元块折倍分米公厘英克斤版])"
-)
-_DEED = "[办提下申预签投支消开激挂报购][理交单请约收保付费通活失修买]"
-_DAY_OF_DEED = rf"(?P<before>[在于於您])(?P<month>1[0-2]|[1-9])\.(?P<day>\d{{1,2}})(?={_DEED})"
+_MAX_HOUR, _MAX_MINUTE = 24, 59
 _SHARE = (
     r"(?<![\d/.])(\d{1,4})/(\d{2,4}|(?<=共\d/)\d)(?=(?:分钟|分鐘|条|條|次|张|張|件|人|名|页|份|集|[GM]B)(?![的次]))"
-)
-_EVENT = (
-    "送达|入住|离店|離店|退房|到期|截止|截至|出发|出發|起飞|起飛|开庭|开学|开课|开考|扣款|还款|复诊|就诊|发车|过期|停诊|停水|停电|返程"
-    "|退票|活动|大促|购物节|购物狂欢|狂欢节|促销|举行|举办|回来|返回|开售|上线|开业|发布|开始|结束"
-)
-_BOOKED = re.compile(
-    rf"{_EVENT}|[订訂走来來]|到店|发货|發貨|航班|哪[天日]|[几幾][号號]|回来|开会|上门|改[期到]|办理|面试"
-)
-_DAY_OF_EVENT = (
-    r"(?P<before>(?<![\d./-])(?<!\d[:：]))(?P<month>1[0-2]|0?[1-9])(?P<mark>[./]|-(?=[12]\d|3[01]))(?P<day>3[01]|[12]\d|0?[1-9])"
-    rf"(?=之?前(?!分之)|(?:(?<=/\d)|(?<=/\d\d))(?:之?[后後]|起(?!步))(?!\w*分之)|{_EVENT}"
-    r"|(?:凌晨|早上|上午|中午|下午|傍晚|晚上|当天|当日)(?!分之)|(?<=/\d)\s?\d{1,2}:\d\d|(?<=/\d\d)\s?\d{1,2}:\d\d|(?<=[.-]\d\d)\s\d{1,2}:\d\d|(?<=\.\d)\s\d{1,2}:\d\d)"
-)
-_OF_YEAR = "(?:财年|財年|财政年度|学年|學年|年度|赛季|賽季|年(?![薪利费費龄齡]))"
-_OF_EVENT = (
-    "[级級](?!别|別)|春[夏晚节運运季]|[夏秋冬]季|新款|款|版(?!本)|届|中国|全国|全球|世界|国际|亚运|奥运"
-    "|欧洲杯|校招|考研|高考|国考|新年|双(?:1|十)|国庆|元旦|跨年|[“《「]"
 )
 _WEEKDAYS = rf"((?:周|週|星期|礼拜|禮拜)[一二三四五六日天])\s?{_DASH}\s?(?=(?:周|週|星期|礼拜|禮拜)?[一二三四五六日天])"
 _PART_OF_DAY = "(?:凌晨|早上|上午|中午|下午|傍晚|晚上|次日|次年|次月|翌日|翌年|明年|当天|當天)"
 _MEASURED = (
-    "(?:(?<=[\\d%％元块塊点點时時分日号號月年岁歲万萬亿億千百折℃])|(?<=\\d[度天周期级級米克斤吨升次人页頁集章课課克寸厘])"
+    "(?:(?<=[\\d%％元块塊万萬亿億千百折℃点點])|(?<=\\d[时時分日号號月年岁歲度天周期级級米克斤吨升次人页頁集章课課克寸厘])"
     "|(?<=小[时時]|分[钟鐘]|个月|個月|公[里斤]|千[克米]|[厘毫]米|毫[升克]|周岁))"
 )
 _RANGE = rf"{_MEASURED}\s?{_DASH}\s?(?={_PART_OF_DAY}?[¥￥$€£]?\d)"
@@ -77,6 +33,7 @@ _SUMS = {
 _OF_MATCH = re.compile(
     "比分|险胜|大胜|完胜|战胜|击败|惜败|不敌|逆转|战平|落败|获胜|取胜|横扫|力克|半场|[首末]局|决赛|联赛|国队|\\d[赢输胜负]"
 )
+_CLAUSE_END = re.compile("[，。；、！？\n]")
 _SIGN = "|".join(re.escape(sign) for sign in sorted(_SUMS, key=len, reverse=True))
 _SUM = (
     rf"(?P<minus>(?<![\w)\d])[-−])?(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<minus_inside>[-−])?(?P<amount>\d(?:,?\d)*"
@@ -111,32 +68,14 @@ _LENGTH = (
     r"(?P<length>(?:\d{1,3}[:：])?\d{1,2}[:：][0-5]\d)(?![\d:：])"
 )
 """How long something lasts, not at what time it is."""
+_RATIO = (
+    r"(?:(?<=比例|配比|比为|比是|赔率|比分)|(?<=比例[：:为是])|(?<=[比兑]))"
+    r"(?<![\d:：])(?P<first>\d{1,4})[:：](?P<last>\d{1,4})(?![\d:：])"
+)
+_MAX_USUAL_DENOMINATOR = 20  # unmeasured
+_FRACTION = re.compile("[占佔约約近比达達的以率]")
 _NUM_CLOCK_PARTS = 3
 _TWO = 2
-_HOLIDAY = (
-    r"(?P<before>(?:除夕|春节|元旦|元宵|清明|端午|中秋|国庆|重阳|七夕|冬至|腊八|小年|初[一二三四五六七八九十]|[\u4e00-\u9fff]节|[周週][一二三四五六日天]"
-    rf"|星期[一二三四五六日天]|[今明昨后][天日])[（(])(?P<month>\d{{1,2}})[./](?P<day>\d{{1,2}})"
-    rf"(?:{_DASH}(?P<last_month>\d{{1,2}})[./](?P<last_day>\d{{1,2}}))?(?=[)）])"
-)
-_DAY_BEFORE_WEEKDAY = (
-    r"(?P<before>(?<![\d./]))(?P<month>\d{1,2})[./](?P<day>\d{1,2})"
-    r"(?=\s?[（(]?(?:[周週]|星期|礼拜|禮拜)[一二三四五六日天])"
-)
-_MONTH_OF_YEAR = r"(?:1[0-2]|0?[1-9])(?![\d./-])"
-_YEARS_AND_MONTHS = (
-    rf"(?<![\d./-])(?P<year>(?:19|20)\d\d)(?P<mark>[./])(?P<month>1[0-2]|0?[1-9])(?:\s?(?:{_DASH}|到|至)\s?"
-    rf"(?P<last_year>(?:19|20)\d\d)(?P=mark)(?P<last_month>{_MONTH_OF_YEAR})"
-    rf"|(?![\d./])(?=起|前|后|止|底|初|入职|生效|更新|发布|上线|至今|期间|毕业|开始|出生|[)）]|{_DASH}[至今现]))"
-)
-_SHORT_YEAR = (
-    r"(?<![\d./A-Za-z-])(?P<year>2\d)(?P<mark>[./-])(?P<month>1[0-2]|0?[1-9])(?P=mark)(?P<day>3[01]|[12]\d|0?[1-9])"
-    r"(?![\d./版-])"
-)
-_SURELY_DAY = 10
-"""The third number of a version is seldom larger."""
-_DATE_WORD = re.compile("(?:日期?|[于於至到从自在]|截止|生日|时间|開始|开始)[：:为是]?$")
-_SINCE = re.compile("起(?!步)|前|止|生效|到期|至今|入职|开始")
-_PROGRAM = re.compile(r"(?:版|系统|更新|升级|固件|软件|程序|安卓|APP|App|OS)")
 _THOUSANDS = (
     r"(?<![\dA-Za-z.])(?:(?P<low>\d{1,3}(?:\.\d)?)[kK]?\s?[-~～–]\s?)?(?P<high>\d{1,3}(?:\.\d)?)"
     r"(?:[kK](?=元|\+|[月年底]?薪|工资|以[上下]|左右|粉)|k(?=[，。、；！？]|$))"
@@ -154,10 +93,6 @@ _COUNTED = (
 _SEATS = re.compile("座位|选座|登机|靠窗|靠过道")
 _LISTED = r"(?:\s?(?:天|日|期|个月|折|元|档|路|号线|分(?![之钟鐘])))"
 _COUNTED_TWO = rf"(?<![\d.,:/A-Za-z第-])(?<!分之)(?<!第[\d一][、到至和与及])2(?={_COUNTED})"
-
-
-def _digits(match: re.Match[str]) -> str:
-    return match.group().translate(AS_QUANTITY)
 
 
 def _masked(match: re.Match[str]) -> str:
@@ -193,47 +128,6 @@ def _house_parts(match: re.Match[str]) -> str:
     return f"{building}杠{part}杠{room.translate(AS_QUANTITY)}"
 
 
-def _padded_date(match: re.Match[str]) -> str:
-    """``08-08`` and ``08/08/2026`` are days, the month first; a number with a zero before it is no end of a range."""
-    if not match["year"] and match["month"][0] != "0" and match["day"][0] != "0":
-        return match.group()
-    in_year = f"{match['year'].translate(AS_QUANTITY)}年" if match["year"] else ""
-    return f"{in_year}{int(match['month'])}月{int(match['day'])}日"
-
-
-def _full_date(match: re.Match[str]) -> str:
-    month_and_day = _day(match["month"], match["day"])
-    return f"{match['year'].translate(AS_QUANTITY)}年{month_and_day}" if month_and_day else match.group()
-
-
-def _month_day_range(match: re.Match[str]) -> str:
-    first, last = _day(match[1], match[2]), _day(match[3], match[4])
-    return f"{first}到{last}" if first and last else match.group()
-
-
-def _either_day(match: re.Match[str]) -> str:
-    """``3.28还是3.29`` are days where something is booked."""
-    first, last = _day(match["month"], match["day"]), _day(match["last_month"], match["last_day"])
-    return f"{first}{match['or']}{last}" if first and last and _BOOKED.search(match.string) else match.group()
-
-
-def _dotted_days(match: re.Match[str]) -> str:
-    last = f"到{_day(match[4], match[5])}" if match[4] else ""
-    return f"{match[1]}{_day(match[2], match[3])}{last}"
-
-
-def _month_day(match: re.Match[str]) -> str:
-    month, day = match["month"], match["day"]
-    said = _day(month, day) or _day(day, month)
-    return f"{match['before']}{said}" if said else match.group()
-
-
-def _day(month: str, day: str) -> str:
-    """It is empty if there is no such day."""
-    is_day = 1 <= int(month) <= 12 and 1 <= int(day) <= 31  # noqa: PLR2004 - months of a year, days of a month
-    return f"{int(month)}月{int(day)}日" if is_day else ""
-
-
 def _sum(match: re.Match[str]) -> str:
     minus = "负" if match["minus"] or match["minus_inside"] else ""
     amount = match["amount"].replace(",", "")
@@ -242,13 +136,15 @@ def _sum(match: re.Match[str]) -> str:
 
 def _currency(match: re.Match[str]) -> str:
     """A ``$`` in traditional characters is the dollar of the place, 元, unless America is named."""
-    is_local = match["sign"] == "$" and _TRADITIONAL.search(match.string) and "美" not in match.string
+    is_local = match["sign"] == "$" and TRADITIONAL.search(match.string) and "美" not in match.string
     return "元" if is_local else _SUMS[match["sign"]]
 
 
 def _sum_range(match: re.Match[str]) -> str:
-    """``¥100-200`` is said as 一百到两百元."""
-    return f"{match['low']}到{match['high']}{match['scale'] or ''}{_currency(match)}".replace(",", "")
+    """``¥100-200`` is said as 一百到两百元, ``¥3,999-500`` as 三千九百九十九减五百元."""
+    low, high = (match[name].replace(",", "") for name in ("low", "high"))
+    is_range = match["scale"] or float(low) < float(high)
+    return f"{low}{'到' if is_range else '减'}{high}{match['scale'] or ''}{_currency(match)}"
 
 
 def _range(match: re.Match[str]) -> str:
@@ -271,49 +167,12 @@ def _length(match: re.Match[str]) -> str:
     return f"{match['before'] or ''}{said}"
 
 
-def _holiday(match: re.Match[str]) -> str:
-    last = f"到{_day(match['last_month'], match['last_day'])}" if match["last_day"] else ""
-    said = _day(match["month"], match["day"])
-    return f"{match['before']}{said}{last}" if said and last != "到" else match.group()
-
-
-def _years_and_months(match: re.Match[str]) -> str:
-    first = f"{match['year'].translate(AS_QUANTITY)}年{int(match['month'])}月"
-    if not match["last_year"]:
-        return first
-    return f"{first}到{match['last_year'].translate(AS_QUANTITY)}年{int(match['last_month'])}月"
-
-
-def _short_year(match: re.Match[str]) -> str:
-    """``24.2.29`` is a day, unless it is the version of a program."""
-    before = match.string[max(0, match.start() - 8) : match.start()]
-    is_day = (
-        _DATE_WORD.search(before)
-        or _SINCE.match(match.string, match.end())
-        or match["mark"] == "/"
-        or (match["mark"] == "." and int(match["day"]) >= _SURELY_DAY and not _PROGRAM.search(before))
-    )
-    said = _day(match["month"], match["day"]) if is_day else ""
-    return f"{match['year'].translate(AS_QUANTITY)}年{said}" if said else match.group()
-
-
-def _old_year(match: re.Match[str]) -> str:
-    """``79/05/12`` is in the year 79 of Taiwan, where the text is traditional, else in 1979."""
-    of_taiwan = len(match["year"]) > len("79") or _TRADITIONAL.search(match.string)
-    year = match["year"] if of_taiwan else match["year"].translate(AS_QUANTITY)
-    return f"{year}年{_day(match['month'], match['day'])}"
-
-
-def _expiry(match: re.Match[str]) -> str:
-    """``12/31`` is the month and the year of a card, as is ``09/27`` with its zero, and a day of anything else."""
-    year = match["year"]
-    is_day = int(year) <= _MAX_DAY and match["month"][0] != "0" and not _CARD.search(match.string)
-    return match.group() if is_day else f"{match['name']}20{year[-2:]}年{int(match['month'])}月"
-
-
 def _score(match: re.Match[str]) -> str:
-    """``25-21`` where a match is spoken of."""
-    return match.group().replace(match[1], "比") if _OF_MATCH.search(match.string) else match.group()
+    """``25-21`` where a match is spoken of, and ``112-108``, which is no range."""
+    first, mark, last = match.groups()
+    clause = _CLAUSE_END.split(match.string[: match.start()])[-1] + _CLAUSE_END.split(match.string[match.end() :])[0]
+    is_score = _OF_MATCH.search(clause) or (int(first) > int(last) and len(last) > 1)
+    return match.group().replace(mark, "比") if is_score else match.group()
 
 
 def _scores(match: re.Match[str]) -> str:
@@ -332,9 +191,23 @@ def _scores(match: re.Match[str]) -> str:
 def _pair(match: re.Match[str]) -> str:
     """``135/88``, of blood pressure, is no fraction, because fractions are smaller than one, nor is ``170/171``."""
     first, last = int(match[1]), int(match[2])
-    if last == first + 1 and len(match[1]) == len("170"):
+    if last == first + 1 and len(match[1]) >= len("170"):
         return f"{match[1]}、{match[2]}".translate(AS_QUANTITY)
     return f"{cardinal(match[1])}，{match[2]}" if first > last else match.group()
+
+
+def _fraction_or_share(match: re.Match[str]) -> str:
+    """``3/4`` is a fraction; ``5/486``, with a number that few fractions have below, is five of 486."""
+    above, below = match.groups()
+    behind = match.string[match.end() : match.end() + 1]
+    if (
+        int(above) == 1
+        or int(below) <= _MAX_USUAL_DENOMINATOR
+        or below in ("100", "1000")
+        or _FRACTION.search(match.string[max(0, match.start() - 2) : match.start()] + behind)
+    ):
+        return f"{below}分之{'二' if above == '2' else above}"
+    return f"{above}，{'' if behind.isascii() and behind.isalpha() else '共'}{below}"
 
 
 def _thousands(match: re.Match[str]) -> str:
@@ -355,30 +228,19 @@ prepare_quantities = rewriter(
         r"(?<![\d:：])(\d{1,2})[:：]([0-5]\d)\.(\d{1,2})(?![\d.])",
         lambda match: f"{match[1]}分{int(match[2])}秒{match[3].translate(AS_QUANTITY)}",
     ),  # of a race
+    (_RATIO, r"\g<first>比\g<last>"),
     (_LENGTH, _length),
     (r"(?<=[满滿券])(\d{1,6})-(?=\d{1,5}(?![\d.-]))", r"\1减"),
-    (_HOLIDAY, _holiday),
     (r"(?:(?<=\d[日號号])|(?<=/\d\d)|(?<=/\d))[（(](?=[一二三四五六日][）)])", "（周"),
-    (_DAY_BEFORE_WEEKDAY, _month_day),
-    (r"(?P<before>(?:^|(?<=[。.\n]))\s?)(?P<month>1[0-2]|0[1-9])-(?P<day>3[01]|[12]\d)(?=,\s)", _month_day),
-    (r"\d{3,4}(?:[、和与及]\d{3,4}){1,5}(?=[两二三四五几这]间|[号號](?:房|[）)。，；]|$))", _digits),
-    (_YEARS_AND_MONTHS, _years_and_months),
-    (_SHORT_YEAR, _short_year),
-    (
-        r"(?<![\d/.])(?P<year>[3-9]\d|1[01]\d)/(?P<month>0[1-9]|1[0-2])/(?P<day>0[1-9]|[12]\d|3[01])(?![\d/.])",
-        _old_year,
-    ),
+    (r"\d{3,4}(?:[、和与及]\d{3,4}){1,5}(?=[两二三四五几这]间|[号號](?:房|[）)。，；]|$))", by_digits),
     (
         r"(?<![\d:：.-])(?=\d{1,3}(?P<mark>[:-]))\d{1,3}[:-]\d{1,3}(?:(?:、|[，,]\s?)\d{1,3}(?P=mark)\d{1,3}){1,9}(?![\d:：.-])",
         _scores,
     ),
+    (r"(?:(?<=[女男国][排足篮籃])|(?<=[队隊]))(\d{1,3})-(?=\d{1,3}(?![\d.-]))", r"\1比"),
     (r"(?<!\d)20(?=[Xx]{2}年)", "二零"),
-    (
-        rf"(?<![\d./])((?:19|20)?\d\d)/(\d\d)(?={_OF_YEAR})",
-        lambda match: f"{match[1]}到{match[2]}".translate(AS_QUANTITY),
-    ),
-    (r"(?<![\d.])(?<!第)(?:[5-9]5|05)(?=[后後](?![\d天]))", _digits),
-    (r"(?<![\d.])[1-9]{2}(?=折|VIP|同城)|(?<=台北)101", _digits),
+    (r"(?<![\d.])(?<!第)(?:[5-9]5|05)(?=[后後](?![\d天]))", by_digits),
+    (r"(?<![\d.])[1-9]{2}(?=折|VIP|同城)|(?<=台北)101", by_digits),
     (_THOUSANDS, _thousands),
     (
         (
@@ -388,54 +250,13 @@ prepare_quantities = rewriter(
         lambda match: _thousands(match).replace("到", "-"),
     ),
     (_TENS_OF_THOUSANDS, r"\1\2万"),
-    (
-        rf"({_DAYS_OF}[：:为]?\s?){_DOTTED_DAY}(?:\s?(?:{_DASH}|到|至)\s?{_DOTTED_DAY})?{_NO_MEASURE}",
-        _dotted_days,
-    ),
-    (
-        (
-            rf"()(?<![\d.¥￥$])(?=\d{{1,2}}\.(?:\d\d{_DASH}\d{{1,2}}\.\d|\d{_DASH}\d{{1,2}}\.\d\d)(?!\d))"
-            rf"{_DOTTED_DAY}{_DASH}{_DOTTED_DAY}{_NO_MEASURE}"
-        ),
-        _dotted_days,
-    ),  # decimals in a range have as many places
-    (rf"(?<=\d)\s?{_DASH}\s?(?=(?:19|20)\d\d[./-]\d{{1,2}}[./-]\d)", "到"),
-    (_DATE, _full_date),
-    (_EXPIRY, _expiry),
-    (_PADDED_DATE, _padded_date),
-    (
-        r"(?<![\d.:：/-])(0[1-9]|1[0-2])[-/]((?:19|20)\d\d)(?![\d.:：/-])",
-        lambda match: f"{match[2].translate(AS_QUANTITY)}年{int(match[1])}月",
-    ),
-    (
-        r"(?<![\d./-])((?:19|20)\d\d)/(0[1-9]|1[0-2])(?![\d/])",
-        lambda match: f"{match[1].translate(AS_QUANTITY)}年{int(match[2])}月",
-    ),
-    (_EITHER_DAY, _either_day),
     (_SHARE, lambda match: f"{match[1]}，共{match[2]}" if int(match[1]) <= int(match[2]) else match.group()),
     (
         r"(?<=\d)(h|min|s|[km]?g|[cmk]?m|m?[lL]|[GM]B)\s?(?:[~～〜–—]\s?(?=\d)|-(?=\d{1,6}(?:\.\d{1,3})?\s?\1(?![A-Za-z])))",
         r"\1到",
     ),
     (r"(?<=[A-Za-z\d_]\[)(-?\d{1,3}):(-?\d{1,3})(?=\])", r"\1到\2"),
-    (_MONTH_DAY_RANGE, _month_day_range),
-    (_MONTH_DAY, _month_day),
-    (
-        r"(?P<before>(?<![\d./~～-])(?<![占约約近比过過达達率])(?<!不到))(?P<month>1[0-2]|0?[1-9])/(?P<day>1[3-9]|2\d|3[01])(?![\d./~～-]|[的以之左]|号线|號線)",
-        _month_day,
-    ),  # of fractions only those with small numbers are usual
-    (
-        r"(?P<before>(?<![\d./比]))(?P<month>1[0-2])/(?P<day>0?[1-9])(?![\d./]|[的以])",
-        _month_day,
-    ),  # no fraction is so large
-    (_DAY_OF_EVENT, _month_day),
-    (_DAY_OF_DEED, _month_day),
-    (
-        rf"(?<!\d)((?:1[5-9]|20)?\d\d)\s?{_DASH}\s?(?=(?:1[5-9]|20)?\d\d{_OF_YEAR})",
-        lambda match: f"{match[1].translate(AS_QUANTITY)}到",
-    ),
-    (rf"(?<![\d.,])(?:1[5-9]\d\d|2[01]\d\d)(?={_OF_EVENT}|年(?!薪|利|费|費)|{_OF_YEAR})|(?<!\d)\d\d(?=年度)", _digits),
-    (r"(?<!\d)(?:[012]\d|9\d)(?=年(?:1[0-2]|0?[1-9])月)", _digits),
+    (r"(?<!\d)(?:[012]\d|9\d)(?=年(?:1[0-2]|0?[1-9])月)", by_digits),
     (r"(?<![\d:：])0?0[:：]00(?![\d:：])", "零点"),
     (r"(?<![\d:：])0?0[:：]([0-5]\d)(?![\d:：])", r"零点\1分"),
     (r"(?<![\dA-Za-z])(\d{1,3})\s?h\s?(\d{1,2})\s?m(?:in)?(?![A-Za-z])", r"\1小时\2分钟"),
@@ -475,28 +296,28 @@ prepare_quantities = rewriter(
     (r"(?<=\d[A-Z])-(?=\d{1,4}(?![\dA-Za-z]))", "杠"),
     (r"(?<=\d)#(?=[\u4e00-\u9fff])", "号"),
     (r"(?<![\dA-Za-z./])(\d{1,2})/?F(?![A-Za-z\d/座号席排])", _floor),
-    (r"(?<![\d.])\d{3,4}(?=次(?:列[车車]|[火快动動]车|自強|莒光|區間|直达))", _digits),
+    (r"(?<![\d.])\d{3,4}(?=次(?:列[车車]|[火快动動]车|自強|莒光|區間|直达))", by_digits),
     (r"(?<=[路街巷弄道])(\d{1,4})-(\d{1,4})(?=号)", _house_numbers),
     (r"(?<![\d.-])([1-9]\d{2,3})[-~～](\d{2,4})(?=[号號]?[室房])", _rooms),
     (r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])", _letters_and_number),
     (r"(?a)(?<=[A-Za-z]-)(\d{1,2})-(\d{1,2})(?![\d.])", r"\1 \2"),  # claude-3-5
     (r"(?a)(?<![A-Za-z\d-])([A-Za-z]{2,20})-(?=\d{1,3}(?!\d))", r"\1 "),  # GPT-4o
-    (rf"(?<![\d.-])\d{{1,3}}\s?([-–—])\s?\d{{1,3}}(?![\d.%％月日号-])(?!{_COUNTED})", _score),
+    (rf"(?<![\d.:：-])(\d{{1,3}})\s?([-–—])\s?(\d{{1,3}})(?![\d.:：%％月日号折室-])(?!{_COUNTED})", _score),
     (_WEEKDAYS, r"\1到"),
     (_RANGE, _range),
-    (r"(?<![\d.,:：/-])0\d+(?![\d.:：/])", _digits),
+    (r"(?<![\d.,:：/-])0\d+(?![\d.:：/])", by_digits),
     (r"[<＜]\s?(?=[¥￥$]?\d)", "小于"),
     (r"[>＞]\s?(?=[¥￥$]?\d)", "大于"),
     (
-        r"(?<=[\u4e00-\u9fff])(?<![为為是约額额温差值至到在低降])-(\d{3,4})(?=[，。；、）)室]|教室|$)",
+        r"(?<=[\u4e00-\u9fff])(?<![为為是约額额温差值至到在低降后後])-(\d{3,4})(?=[，。；、）)室]|教室|$)",
         lambda match: f"杠{match[1].translate(AS_QUANTITY)}",
     ),
     (r"(?<=[零幺一二三四五六七八九])(?:-\d{1,3}){1,3}(?![\d.-])", lambda match: match.group().replace("-", "杠")),
     (r"(?a)(?<![\w)）])[-−](?=\d)", "负"),
-    (r"(?<![\d./])(\d{2,3})/(\d{2,3})(?![\d./])", _pair),
+    (r"(?<![\d./])(\d{2,4})/(\d{2,4})(?![\d./])", _pair),
     (r"(?<=\d)\s?m(\d\d)(?![\dA-Za-z])", lambda match: f"米{match[1].translate(AS_QUANTITY)}"),
-    (r"(?<=\d[米秒])\d\d(?![\d.]|[厘公毫]|[\u4e00-\u9fff]米)", _digits),
-    (r"(?<![\d.A-Za-z])\d{3,4}(?=[Pp](?![A-Za-z]))", _digits),
+    (r"(?<=\d[米秒])\d\d(?![\d.]|[厘公毫]|[\u4e00-\u9fff]米)", by_digits),
+    (r"(?<![\d.A-Za-z])\d{3,4}(?=[Pp](?![A-Za-z]))", by_digits),
     (r"(?<=[\dmgkKlLG米寸元块塊克斤升吨人位晚天月年件箱瓶粒片盒包袋张個个次度条台支])\s?[*xX×]\s?(?=\d)", "乘"),
     (r"(?<=\d)\.(?=[xX](?![A-Za-z\d]))", "点"),
     (r"(?<=[A-Za-z])\.(?=\d)", ""),
@@ -512,10 +333,7 @@ prepare_quantities = rewriter(
         lambda match: match.group().replace("/", "、"),
     ),
     (r"((?:(?:第|步骤|步驟|进度|阶段)|(?:排名|名次|位[次列])[：:为是]?)\s?\d{1,4})/(?=\d{1,6}(?![\d/.]))", r"\1，共"),
-    (
-        r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])",
-        lambda match: f"{match[2]}分之{'二' if match[1] == '2' else match[1]}",
-    ),
+    (r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])", _fraction_or_share),
     (r"(?<=\d)\s?g(?![A-Za-z/])", "克"),
     (
         r"(?<!\d)2(?=室\d[厅廳]|梯\d[户戶]|[大双雙]床)|(?<![\d月.])2(?=日[后後内內](?!\d))|(?<=[每逾满滿超近约約])2(?=日)|(?<=室)2(?=[厅廳])|(?<=[厅廳])2(?=[卫衛])|(?<=[分共])2(?=期)|(?<!\d)2(?=大\d{1,2}小)|(?<=\d大)2(?=小)|(?<=大)2(?=小[，。；、]|小$)",
@@ -533,6 +351,6 @@ prepare_quantities = rewriter(
     ),
     (r"(?<=\d)\s?min(?![A-Za-z])", "分钟"),
     (_NAMED_TWO, "二"),
-    (_COUNTED_TWO, lambda match: "兩" if _TRADITIONAL.search(match.string) else "两"),
+    (_COUNTED_TWO, lambda match: "兩" if TRADITIONAL.search(match.string) else "两"),
 )
-"""Dates, ranges, sums, masks and the numeral two written as wetext reads them right."""
+"""Ranges, sums, masks and the numeral two written as wetext reads them right."""

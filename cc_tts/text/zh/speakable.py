@@ -16,6 +16,7 @@ from cc_tts.text.characters import digits_to_ascii, joined_lines
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.web_addresses import say_addresses
 from cc_tts.text.zh.bare_numbers import say_bare_names
+from cc_tts.text.zh.dates import say_days
 from cc_tts.text.zh.identifiers import say_digits, say_identifiers
 from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal, say_plain_numbers
 from cc_tts.text.zh.quantities import NO_EMERGENCY_NUMBER, prepare_quantities
@@ -38,7 +39,7 @@ _UNITS = {
     "MPa": "兆帕", "Pa": "帕", "kPa": "千帕", "ms": "毫秒", "Wh": "瓦时", "kVA": "千伏安", "lm": "流明",
     "lx": "勒克斯", "kV": "千伏", "bpm": "次每分钟", "pct": "个百分点", "IU": "国际单位", "KG": "千克", "Kg": "千克",
 }  # fmt: skip
-_UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
+_UNIT = rf"(?<=[\d万亿])\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
 _AFTER_POWER = {"km": "千米", "kg": "千克", "m": "米", "g": "克"}
 _CURRENCIES = {
     "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元", "CNY": "元", "RMB": "元", "HKD": "港元",
@@ -204,7 +205,7 @@ _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _after_quantities = rewriter(
-    (r"(?<=\d)(?<!\d \d) +(?=\d)(?!\d \d)", "，"),  # but not within 9 3 0 2
+    (r"(?<=[\d零幺一二三四五六七八九])(?<!\d \d) +(?=\d)(?!\d \d)", "，"),  # but not within 9 3 0 2
     (
         "(?:(?<=\\d人)|(?<=[元币镑块塊次件个张台瓶盒斤克吨箱包份条分滴粒片支袋位套间])|(?<=方米)|(?<=元起)|(?<=/[人户年月天日次件]))/(?=[\u4e00-\u9fff])",
         "每",
@@ -220,7 +221,7 @@ _after_quantities = rewriter(
     (_RANGE, r"\1到"),
     (r"(?<=\d[%％])/(?=[年月周日天季期次笔])", "每"),
     (r"(?<=\d)\s?d(?![A-Za-z\d]|打印|动画|电影|效果|模型|建模|渲染)", "天"),
-    (r"(?<=次方)\s?(km|kg|m|g)(?![A-Za-z])", lambda match: _AFTER_POWER[match[1]]),
+    (r"(?:(?<=次方)|(?<=[万亿]))\s?(km|kg|m|g)(?![A-Za-z])", lambda match: _AFTER_POWER[match[1]]),
     (_UNIT, lambda match: _UNITS[match[1]]),
     (
         r"(?<![\d.A-Za-z:到至])([1-9]|1[0-2])\.(\d\d)(?=[^\dA-Za-z.%％‰℃°/:：~～到至-]|$)",
@@ -257,6 +258,6 @@ def speakable(text: str) -> str:
     text = digits_to_ascii(say_signs(_folded(text)).translate(_SUPERSCRIPTS))
     text = say_addresses(joined_lines(text.replace("\n", "\n\n"), pause="，"), ADDRESS_SIGNS, say_digits)
     text = _scores(say_bare_names(say_identifiers(_before_quantities(text))))
-    text = _after_quantities(prepare_quantities(text))
+    text = _after_quantities(prepare_quantities(say_days(text)))
     said = replaced_one_by_one(_clauses(text), _say_quantities)
     return _tidy(said.translate(AS_QUANTITY))

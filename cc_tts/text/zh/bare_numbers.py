@@ -35,7 +35,7 @@ _QUANTITY = (
     "|[价價额額费費款金租薪资資税稅数數量率分度压壓重高宽深速温龄齡]|(?<![信消])息|(?<![队隊院校班部处處科组組会會行店])[长長]|[库庫]存|成本"
     "|语文|数学|英语|物理|化学|生物|历史|地理|政治|听力|阅读|写作|翻译|口语|综合|[文理][科综]|指数|[A-Za-z÷×+=*-]\\s?"
 )
-"""What stands before a quantity: what is done with sums, comparisons, and nouns of what is measured."""
+"""A quantity stands behind what is done with sums, behind a comparison, and behind nouns of what is measured."""
 _JOINT = "\\s?(?:[、和与與或及到至同]|还是|還是|以及|或者|(?:变更?|變更?|改)[为為成])\\s?"
 _NUMBER = r"\d{3,6}+(?!\d)"
 _BARE = (
@@ -48,7 +48,7 @@ _QUANTITY_BEFORE = re.compile(
 _ANY = re.compile(r"\d+")
 _NO_ROUND = re.compile(r"(?<!\d)(?![1-9]\d?0{2,4}(?!\d))\d+")
 _MAX_ROOM_DIGITS = 4
-"""Rooms and years are said with 一, longer numbers as on the telephone."""
+"""Rooms and years are said with 一, longer numbers as on the telephone (unmeasured)."""
 _LOOK_BACK = 12
 
 

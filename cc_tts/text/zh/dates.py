@@ -6,7 +6,7 @@ from cc_tts.text.substitution import rewriter
 from cc_tts.text.zh.numbers import AS_QUANTITY, TRADITIONAL, by_digits
 
 _DASH = "[-~～〜–—]"
-_MAX_DAY = 31
+_LONGEST_MONTH = 31
 _DATE = (
     r"(?<![\d./-])(?P<year>(?:19|20)\d\d)(?P<mark>[./-])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?![\d./]"
     r"|-\d)(?:日(?!\w))?"
@@ -151,7 +151,7 @@ def _old_year(match: re.Match[str]) -> str:
 def _expiry(match: re.Match[str]) -> str:
     """``12/31`` is the month and the year of a card, as is ``09/27`` with its zero, and a day of anything else."""
     year = match["year"]
-    is_day = int(year) <= _MAX_DAY and match["month"][0] != "0" and not _CARD.search(match.string)
+    is_day = int(year) <= _LONGEST_MONTH and match["month"][0] != "0" and not _CARD.search(match.string)
     return match.group() if is_day else f"{match['name']}20{year[-2:]}年{int(match['month'])}月"
 
 

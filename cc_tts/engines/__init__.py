@@ -1,1 +1,1 @@
-"""Text chunks become PCM."""
+"""Speech engines: they turn text chunks into PCM."""

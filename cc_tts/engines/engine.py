@@ -11,7 +11,7 @@ from cc_tts.voices.voice import Voice
 
 MIN_SPEED: Final = 0.5  # unmeasured
 MAX_SPEED: Final = 2.0
-"""Factors on a voice's natural rate (unmeasured)."""
+"""The bounds of the factor on a voice's natural rate (unmeasured)."""
 
 
 class SpeechStream(Protocol):
@@ -23,18 +23,18 @@ class SpeechStream(Protocol):
     """
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
-        """Append one text chunk. Never blocks; the caller bounds how many it pushes ahead."""
+        """Append one text chunk. Never blocks; the caller limits how many it pushes ahead."""
 
     def end(self) -> None:
-        """No more text will come."""
+        """Tell the stream that no more text will come."""
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """The listener's side holds so much of the audio that is not played yet, ms: the clock an engine works by."""
+        """Report how much audio the listener has not played yet, ms. The engine sets its deadlines by this."""
 
     def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
 
     async def cancel(self) -> None:
-        """Stop now: frees everything the stream holds. The iteration ends. Safe to call twice and after the end."""
+        """Stop now and free everything that the stream holds. The iteration ends. Safe to call twice and after the end."""
 
 
 class Engine(Protocol):
@@ -42,7 +42,9 @@ class Engine(Protocol):
 
     @property
     def identity(self) -> str:
-        """The workers on other machines speak with what this names; empty without such workers. Another sounds different."""
+        """Identifies what the workers on other machines speak with; empty without such workers. Another identity sounds
+        different.
+        """
 
     async def start(self) -> None:
         """Load and warm up; returns when the first stream could be opened."""
@@ -51,44 +53,43 @@ class Engine(Protocol):
         """Cancel every stream and free the engine."""
 
     async def refresh_voices(self) -> None:
-        """Look for voices that came or went since the start, on this machine. Streams go on."""
+        """Look for voices on this machine that were added or removed since the start. Running streams continue."""
 
     def not_ready_because(self, voice: str | None = None) -> str | None:
-        """Why a stream, of this voice if one is named, could not be opened now; ``None`` when it could."""
+        """Return why a stream could not be opened now, for this voice if one is named; ``None`` if it could."""
 
     def is_full(self, voice: str | None = None) -> bool:
-        """Whether it takes no stream, of this voice if one is named, only because of those that it has: it soon will."""
+        """Whether streams are refused, for this voice if one is named, only because too many are open. This soon passes."""
 
     @property
     def degraded_because(self) -> str | None:
-        """Why a plain voice speaks now in place of the ones that were asked for; ``None`` when it does not."""
+        """Why the fallback engine speaks in place of the requested voices; ``None`` if it does not."""
 
     def utilisation(self, voice: str) -> float:
-        """How much is promised of what can be promised to utterances of this voice, 0 to 1; 0 where nothing is measured."""
+        """Return the share of the capacity for this voice that is in use, 0 to 1; 0 where nothing is measured."""
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice this engine can speak with."""
 
     @property
     def voice_faults(self) -> tuple[str, ...]:
-        """Files that should be voices and cannot be used, and why."""
+        """The voice files that cannot be used, and why."""
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        """The voice to use for a request. Raises ``UnknownVoice`` if no voice has this id, ``LanguageUnsupported`` if none
-        was asked for and none speaks the language, ``EngineFailed`` if the engine was never started.
+        """Return the voice for a request. Raises ``UnknownVoice`` if no voice has this id, ``LanguageUnsupported`` if no id
+        is given and no voice speaks the language, ``EngineFailed`` if the engine was never started.
         """
 
     def open_stand_in(self, voice: str, speed: float = 1.0) -> SpeechStream | None:
-        """Begin an utterance that ``voice`` gave no audio for with a voice of its language in another engine; ``None`` if
-        there is none.
+        """Open an utterance for which ``voice`` has given no audio with a voice of the same language in another engine;
+        ``None`` if there is none.
         """
 
     def open(
         self, voice: str, speed: float = 1.0, *, instructions: str = "", call_id: str = "", must_speak: bool = False
     ) -> SpeechStream:
-        """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0. ``instructions`` tell in words how to
-        speak; voices that take none ignore them. ``call_id``: of the call that hears it, whose utterances prefer workers of
-        the same generation. ``must_speak``: it has waited as long as it may, and a plain voice is better than none. Raises
-        ``UnknownVoice``, ``EngineOverloaded`` when admission refuses the stream, ``EngineFailed`` if the engine is not
-        running.
+        """Open one utterance. ``speed`` is a factor on the natural rate, 0.5 to 2.0. ``instructions`` tell in words how to
+        speak; voices that take none ignore them. ``call_id``: the utterances of one call prefer workers of the same
+        generation. ``must_speak``: it has waited as long as allowed, so a plain voice is better than none. Raises
+        ``UnknownVoice``, ``EngineOverloaded`` when the stream is refused, ``EngineFailed`` if the engine is not running.
         """

@@ -1,4 +1,4 @@
-"""An engine core is what a worker process drives: one thread moves it on, step by step.
+"""The engine core inside a worker process. One thread advances it step by step.
 
 ::
 
@@ -21,7 +21,7 @@ from cc_tts.voices.voice import Voice
 
 
 class Command(Message, frozen=True):
-    """A message from a server to a worker, about one stream. ``stream_id`` is never used twice in the life of a server."""
+    """A message from a server to a worker, about one stream. A server never uses a ``stream_id`` twice."""
 
     stream_id: int
 
@@ -32,13 +32,13 @@ class StreamRequest(Command, frozen=True, omit_defaults=True):
     voice: str
     speed: float = 1.0  # 0.5 to 2
     instructions: str = ""
-    """How to speak, in words; without effect where the voice takes none."""
+    """How to speak, in words; ignored by voices that take none."""
     traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamDone:
-    """A stream is over and holds nothing any more: spoken to its end, or ``error`` says why not."""
+    """A stream is over and its resources are free: it was spoken to its end, or ``error`` says why not."""
 
     stream_id: int
     error: CcTtsError | None = None
@@ -48,14 +48,14 @@ StepOut = SpeechChunk | StreamDone
 
 
 class EngineLoad(Report, frozen=True, kw_only=True):
-    """How busy the engine is, for admission and for metrics: sent with every change, and at an interval while it works.
-    Times in ms.
+    """How busy the engine is, for admission and for metrics. Sent with every change, and periodically while the engine
+    works. Times in ms.
     """
 
     num_streams: int
     first_audio_ms: float  # predicted, of a stream opened now
     utilisation: float
-    """Share of the device's time that the running streams need to keep their listeners supplied, 0 to 1 and above."""
+    """The share of the device's time that the running streams need, 0 to 1 and above."""
     room: int = 1_000_000  # how many streams opened at this instant would be taken
     refusal: str = ""  # why a stream opened now would be refused; empty when it would be taken
     retry_after_s: int = 1
@@ -66,15 +66,15 @@ class EngineLoad(Report, frozen=True, kw_only=True):
     num_not_finite: int = 0  # chunks whose numbers were not finite, since the start
     num_underruns: int = 0  # how often audio came after its listener had run dry, since the start
     num_runaways: dict[str, int] = field(default_factory=dict)
-    """How often speech ran away and was stopped, since the start, by the cause."""
+    """How often runaway speech was stopped since the start, by cause."""
 
 
 class DeviceLost(Exception):
-    """The device answers nothing any more, so the process has to end. Never crosses to the server."""
+    """The device does not respond any more, so the process must end. Never sent to the server."""
 
 
 class EngineLoader(Protocol):
-    """It makes an :class:`EngineCore`, and knows its voices afterwards."""
+    """Makes an :class:`EngineCore`, and knows its voices afterwards."""
 
     @property
     def voices(self) -> Sequence[Voice]:
@@ -82,29 +82,29 @@ class EngineLoader(Protocol):
 
     @property
     def languages(self) -> Sequence[str]:
-        """BCP 47 primary languages that every voice speaks, whatever its own is."""
+        """The BCP 47 primary languages that every voice speaks in addition to its own."""
 
     @property
     def variants(self) -> Sequence[str]:
-        """Names that every voice takes after a plus sign."""
+        """The names that may follow every voice after a plus sign."""
 
     @property
     def faults(self) -> Sequence[str]:
-        """Files that should be voices and cannot be used, and why."""
+        """The voice files that cannot be used, and why."""
 
     def refresh(self, on_done: Callable[[], None]) -> None:
-        """Look for voices that came or went since. ``on_done`` is called once :attr:`voices` has them, from any thread;
-        streams go on meanwhile, and to their end with a voice that is gone.
+        """Look for voices that were added or removed. ``on_done`` is called, from any thread, once :attr:`voices` has them.
+        Running streams continue, also with a removed voice.
         """
 
     def load(self, on_progress: Callable[[str], None]) -> "EngineCore | None":
-        """Load the weights, warm up; ``None`` where only the voices are wanted. ``on_progress`` is called with a few words
-        on what comes next. Raises ``CcTtsError`` when it cannot; the message says what to do.
+        """Load the weights and warm up; ``None`` where only the voices are wanted. ``on_progress`` is called with a few
+        words about the next step. Raises ``CcTtsError`` with a message that says what to do.
         """
 
 
 class EngineCore(Protocol):
-    """An engine that is moved on by :meth:`step`."""
+    """An engine that is advanced by :meth:`step`."""
 
     def open(self, request: StreamRequest) -> None:
         """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for a speed out of bounds, and ``EngineOverloaded``
@@ -112,28 +112,28 @@ class EngineCore(Protocol):
         """
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk. Unknown streams are ignored here and below: they may have ended a moment ago."""
+        """Append a text chunk. Unknown streams are ignored, here and below, since they may just have ended."""
 
     def end(self, stream_id: int) -> None:
         """No more text will come."""
 
     def cancel(self, stream_id: int) -> None:
-        """Free all that the stream holds; nothing more is given out for it, no :class:`StreamDone` either."""
+        """Free everything that the stream holds. No more audio and no :class:`StreamDone` follow."""
 
     def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
-        """The listener's side has taken so much audio since the stream began, and not played ``ahead_ms`` of it yet; None
-        where nobody knows.
+        """The reader has taken this much audio since the stream began, and has not played ``ahead_ms`` of it; ``None`` if
+        unknown.
         """
 
     def step(self) -> Sequence[StepOut]:
-        """Do the most urgent piece of work, or nothing; returns what came of it. Raises ``DeviceLost``."""
+        """Do the most urgent piece of work, if there is any, and return the results. Raises ``DeviceLost``."""
 
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do something."""
 
     def load_report(self) -> EngineLoad:
-        """How busy it is."""
+        """Return how busy the engine is."""
 
     def close(self) -> None:
         """Free everything that the engine holds."""

@@ -1,4 +1,4 @@
-"""The factory makes the engine that the configuration names."""
+"""Makes the engine that the configuration names."""
 
 import difflib
 import os
@@ -29,11 +29,11 @@ ONNX: Final = "onnx"
 ENGINES: Final = (AUTO, ESPEAK, ONNX, COSYVOICE2)
 VOICES_KEY: Final = "tts.voices_dir"
 ESPEAK_VOICE: Final = "en-us"
-"""espeak-ng speaks with this voice if neither a voice nor a language is asked for."""
+"""espeak-ng's voice if neither a voice nor a language is requested."""
 ESPEAK_HUNG_FACTOR: Final = 1.0
-"""espeak-ng is never just slow: what keeps it for the stall timeout is a passage that does not end."""
+"""espeak-ng is fast, so a passage that lasts for the stall timeout will never end."""
 ESPEAK_MAX_STREAMS: Final = 512
-"""One thread supplies so many listeners: it speaks 900 times faster than real time (decision 0004)."""
+"""The listeners that one thread can supply: it speaks 900 times faster than real time (decision 0004)."""
 
 
 def make_engine(
@@ -74,7 +74,7 @@ def make_engine(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Every engine is made with these parts."""
+    """The parts from which every engine is made."""
 
     clock: Clock
     metrics: Metrics
@@ -86,8 +86,8 @@ class _Parts:
 
 
 def _espeak(config: Config, parts: _Parts) -> WorkerEngine:
-    """espeak-ng beside a neural engine: a worker of this machine in any case, so that there is somebody to fall back on. How
-    busy it is says nothing of the neural workers, whose metrics decide alerts and the number of nodes.
+    """Return espeak-ng beside a neural engine: always a worker on this machine, so that there is a fallback. Its load is
+    kept out of the metrics of the neural workers, on which alerts and scaling are based.
     """
     tts = replace(config.tts, engine=ESPEAK, voice="", devices=("cpu",), workers=())
     return _worker_engine(replace(config, tts=tts), replace(parts, load_metrics=Metrics()))
@@ -96,7 +96,7 @@ def _espeak(config: Config, parts: _Parts) -> WorkerEngine:
 def _worker_engine(
     config: Config, parts: _Parts, *, name: str = "", fallback: Engine | None = None, beside: Engine | None = None
 ) -> WorkerEngine:
-    """An engine of workers, which calls itself ``name`` if that is not ``tts.engine``."""
+    """Return an engine of workers. Its name is ``name``, or else ``tts.engine``."""
     tts, clock, metrics, purpose = config.tts, parts.clock, parts.metrics, parts.purpose
     # cosyvoice2 may take the time that a CPU needs for a file: nobody listens, and it was not measured
     is_patient = tts.engine == COSYVOICE2 and purpose != "serve"
@@ -125,7 +125,9 @@ def _worker_engine(
 
 
 def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: Metrics) -> RemoteWorkers:
-    """Those of ``tts.workers``; raises ``ConfigError`` if what they need is not installed, or a file cannot be read."""
+    """Return the workers of ``tts.workers``; raises ``ConfigError`` if a package is not installed, or a file
+    cannot be read.
+    """
     wire.check(config.remote)
     if purpose != "serve":  # somebody waits for the answer
         patience_s = min(config.tts.worker_start_timeout_s, CONNECT_TIMEOUT_S)
@@ -134,20 +136,20 @@ def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: M
 
 
 def hung_factor(engine: str) -> float:
-    """A worker of this engine that answers pings is hung when it owes audio for so many times ``tts.stall_timeout_ms``."""
+    """Return after how many times ``tts.stall_timeout_ms`` a worker counts as hung that answers pings and owes audio."""
     return ESPEAK_HUNG_FACTOR if engine == ESPEAK else HUNG_FACTOR
 
 
 def engine_names(tts: TtsConfig) -> tuple[str, ...]:
-    """The engines that ``tts.engine`` stands for, the preferred one first: one, or those of ``auto``."""
+    """Return the engines that ``tts.engine`` stands for, the preferred one first: one, or those of ``auto``."""
     if tts.engine != AUTO:
         return (tts.engine,)
     return (COSYVOICE2 if tts.models else ONNX, ESPEAK)
 
 
 def with_one_model(config: Config, name: str = "") -> Config:
-    """The configuration of a worker that speaks with one model, that of this ``name`` or the only one, by the preferred
-    engine. Raises ``ConfigError`` if it is not clear with which.
+    """Return the configuration of a worker with one model by the preferred engine: the model of this ``name``, or the only
+    one. Raises ``ConfigError`` if that is ambiguous.
     """
     engine, models = engine_names(config.tts)[0], config.tts.models
     tts = replace(config.tts, engine=engine)
@@ -219,7 +221,7 @@ def _num_cores() -> int:
 
 
 def _must_fit(workers: Sequence[WorkerSettings]) -> None:
-    """Refuse models that would each take what is left of the same GPU."""
+    """Refuse models that would each take the rest of the same GPU."""
     owners: dict[str, TtsConfig] = {}
     for each in workers:
         device = "cuda:0" if each.device in {"auto", "cuda"} else each.device
@@ -233,7 +235,7 @@ def _must_fit(workers: Sequence[WorkerSettings]) -> None:
 
 
 def _process_names(settings: Sequence[WorkerSettings]) -> list[str]:
-    """The names of the workers, with the model in them where there are several, and numbers where names are alike."""
+    """Return the names of the workers: with the model where there are several, and with numbers where names are equal."""
     has_several = len({name for each in settings for name in each.tts.models}) > 1
     stems = [
         "espeak" if each.tts.engine == ESPEAK else "-".join(["worker", *(each.tts.models if has_several else ())])
@@ -248,7 +250,7 @@ def _process_names(settings: Sequence[WorkerSettings]) -> list[str]:
 
 
 def _folder(key: str, configured: str, remedy: str = "") -> str:
-    """Its absolute path; empty if none is configured."""
+    """Return its absolute path; empty if none is configured."""
     if not configured:
         return ""
     folder = Path(configured).expanduser().resolve()

@@ -1,4 +1,4 @@
-"""Whether new calls come in, by the state of the engine: what ``/readyz`` says is what a peer's OPTIONS and INVITE get.
+"""Whether new calls are accepted, by the state of the engine. ``/readyz``, OPTIONS and INVITE all answer by this.
 
 Pure: no I/O, so that a test plays it on a clock of its own.
 """
@@ -8,26 +8,28 @@ from typing import Final
 from cc_tts.clock import Clock, ms_between
 
 LOOK_S: Final = 0.1
-"""How often the engine is looked at (unmeasured)."""
+"""The interval of looking at the engine (unmeasured)."""
 FULL_FOR_MS: Final = 1000.0
-"""An engine that is full for less is in a burst of prompts, which says nothing of the next call (unmeasured)."""
+"""An engine that is full for less than this is in a burst of prompts; that says nothing about the next call (unmeasured)."""
 READY_FOR_MS: Final = 1000.0
-"""An engine that was lost or full takes prompts for so long before calls come in again: peers that probe with OPTIONS take a
-node that comes and goes for down (unmeasured).
+"""An engine that was lost or full must be ready for this long before new calls are accepted. Peers that probe with OPTIONS
+treat a node that flaps as down (unmeasured).
 """
 
 
 class EngineGate:
-    """Open while the engine can be expected to speak to a new call."""
+    """Accepts new calls while the engine can be expected to speak to them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since_ns = clock.now_ns()
-        """Since when the engine has said other than the gate."""
+        """Since when the engine's state has differed from the gate's."""
         self.is_open = True
 
     def poll(self, *, is_ready: bool, is_full: bool) -> bool:
-        """The engine takes a stream now, or not, maybe because it is full; returns whether the gate has moved."""
+        """Take the engine's state: ready, or not because it ``is_full`` or otherwise. Returns whether the
+        gate has changed.
+        """
         now_ns = self._clock.now_ns()
         if is_ready == self.is_open:
             self._since_ns = now_ns

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 LETTER_A_OF_HIBARI: Final = "[A](/ˈA/)"
-"""The letter in hibari's notation for a pronunciation; alone, it is read as the article."""
+"""The letter A as a pronunciation in hibari's notation; alone, an A is read as the article."""
 _DIGIT: Final = "zero|oh|one|two|three|four|five|six|seven|eight|nine"
 _LETTER_A: Final = re.compile(
     rf"(?<![\w'])A(?=(?: |, )[A-Z](?![\w'])|(?: |, )(?:{_DIGIT})(?:[ ,]+(?:[A-Z]\b|{_DIGIT})|[.,;:!?]|$)|[.,;:!?]|$)|"
@@ -15,7 +15,7 @@ _LETTER_A_AND_SPACE: Final = re.compile(f"(?:{_LETTER_A.pattern}) ")
 
 
 def with_letters(spoken: str, letter_a: str) -> str:
-    """``spoken`` with each A that is a letter written as ``letter_a``."""
+    """Return ``spoken`` with ``letter_a`` in place of each A that is a letter."""
     return _LETTER_A.sub(letter_a, spoken)
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Final
 
 VOICES: Final = "sit/cmn"
-"""The identifiers of the Mandarin voices begin with it."""
+"""The prefix of the identifiers of Mandarin voices."""
 _CHARACTERS: Final = {
     "S;j'ong55": "㐫兄兇凶匈哅忷恟汹洶胷胸訩詾讻賯", "S;j'ong35": "䧺熊赨雄", "S;j'ong51": "夐敻詗诇",
     "tS;hj'ong55": "匔焪芎", "tS;hj'ong35": "㒌㧭㮪㷀㼇䅃䆳䊄䓖䛪䠻儝卭宆惸桏棾橩焭煢琼瓊睘瞏穷穹窮竆笻筇茕藑藭蛩赹跫輁邛銎",
@@ -28,17 +28,17 @@ _IPA: Final = (
     ("214", "2"),
     ("51", "5"),
 )
-"""The digits are tones, as espeak-ng writes them for other syllables."""
+"""The IPA of these syllables; the digits are tones, as espeak-ng writes them."""
 _CHARACTER: Final = re.compile(f"([{''.join(_MNEMONICS)}])")
 
 
 def in_mnemonics(text: str) -> str:
-    """``text`` with mnemonics of phonemes in place of the characters that espeak-ng does not read."""
+    """Return ``text`` with phoneme mnemonics in place of the characters that espeak-ng cannot read."""
     return _CHARACTER.sub(lambda match: _MNEMONICS[match.group()], text)
 
 
 def parts_and_ipa(text: str) -> list[tuple[str, str]]:
-    """The parts of ``text`` in order, each with the International Phonetic Alphabet if espeak-ng does not read it."""
+    """Yield the parts of ``text`` in order, each with its IPA if espeak-ng cannot read it."""
     return [(part.replace("兒", "儿"), _ipa(part)) for part in _CHARACTER.split(text) if part]
 
 
@@ -50,6 +50,6 @@ def _ipa(part: str) -> str:
 
 
 def position_in(text: str, position: int) -> int:
-    """Where in ``text`` a position of :func:`in_mnemonics` is."""
+    """Return the position in ``text`` for a position in the result of :func:`in_mnemonics`."""
     ends = accumulate(len(_MNEMONICS.get(character, character)) for character in text)
     return next((index for index, end in enumerate(ends) if end > position), len(text))

@@ -1,4 +1,4 @@
-"""IPA in the alphabets of the engines: misaki's, which hibari reads, espeak-ng's mnemonics, and the CMU dictionary's phones.
+"""Converts IPA to the alphabets of the engines: misaki's for hibari, espeak-ng's mnemonics, and the CMU dictionary's phones.
 
 Runs on: any thread; nothing here has state.
 """
@@ -15,7 +15,7 @@ _MISAKI: Final = (
     ("əʊ", "O"), ("ɝ", "ɜɹ"), ("ɚ", "əɹ"), ("ɫ", "l"), ("r", "ɹ"), ("ʁ", "ɹ"), ("ɾ", "T"), ("g", "ɡ"), ("e", "ɛ"),
     ("o", "ɔ"), ("a", "ɑ"), ("ː", ""), ("ˑ", ""), ("‿", ""), ("ʰ", ""),
 )  # fmt: skip
-"""Longest first. misaki 0.9 writes a diphthong or an affricate as one sign and American vowels without length."""
+"""The longest first. misaki 0.9 has one sign for a diphthong or an affricate, and writes American vowels without length."""
 _SYLLABIC: Final = re.compile("([lmnɹ])\u0329")
 
 _ESPEAK: Final = {
@@ -33,7 +33,7 @@ _SIGN_OF_ESPEAK: Final = re.compile("|".join(map(re.escape, sorted(_ESPEAK, key=
 
 
 def to_misaki(ipa: str) -> str:
-    """IPA of English as misaki writes it: stress right before the vowel."""
+    """Return English IPA as misaki writes it, with stress right before the vowel."""
     text = _SYLLABIC.sub("ᵊ\\1", ipa)
     for sign, written in _MISAKI:
         text = text.replace(sign, written)
@@ -41,8 +41,8 @@ def to_misaki(ipa: str) -> str:
 
 
 def to_espeak(ipa: str, *, is_english: bool) -> str:
-    """IPA as mnemonics of espeak-ng in double brackets, a pair for each word; signs that espeak-ng lacks are left out,
-    and nothing may be left.
+    """Return IPA as espeak-ng mnemonics in double brackets, a pair for each word. Signs that espeak-ng lacks are dropped;
+    the result may be empty.
     """
     mnemonics = _ESPEAK_ENGLISH if is_english else _ESPEAK
 
@@ -65,7 +65,7 @@ _CMU: Final = {
 CMU_VOWELS: Final = frozenset(
     ["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"]
 )
-"""The phones of the CMU dictionary that have a stress."""
+"""The phones of the CMU dictionary that carry a stress."""
 _CMU_STRESS: Final = {"ˈ": "1", "ˌ": "2"}
 _CMU_WEAK: Final = frozenset(("ə", "ᵊ", "ᵻ", "ɚ", "əɹ", "ər"))
 _CMU_SILENT: Final = frozenset("ːˑ‿ʰ͡")
@@ -73,7 +73,7 @@ _SIGN_OF_CMU: Final = re.compile("|".join(map(re.escape, sorted(_CMU, key=len, r
 
 
 def to_cmu(ipa: str) -> str:
-    """IPA of English as phones of the CMU dictionary, ``[HH][AH0][L][OW1]``: vowels with their stress, words apart.
+    """Return English IPA as phones of the CMU dictionary, ``[HH][AH0][L][OW1]``. Empty if a sound does not exist in English.
 
     It is empty if there is a sound that English has not.
     """

@@ -1,4 +1,4 @@
-"""The one piece of speech that every stage hands on, from the engine to the leg.
+"""The piece of speech that every stage passes on, from the engine to the leg.
 
 ::
 
@@ -26,38 +26,40 @@ class Report(Message, frozen=True):
 
 
 class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[misc]  # msgspec allows what dataclasses forbid
-    """Signed 16-bit little-endian mono PCM, and what begins in it. The chunks of a stream follow without gap or overlap."""
+    """Signed 16-bit little-endian mono PCM, with the words and marks that begin in it. The chunks of a stream follow each
+    other without gap or overlap.
+    """
 
     data: bytes = b""
     begins_source: str | None = None
-    """The caller's words, if a new text chunk begins here."""
+    """The caller's words of the text chunk that begins here, if one does."""
     words: tuple[tuple[float, float], ...] = ()
-    """The words that begin here, as in :class:`cc_tts.speech.timing.spans.SpokenSpan`."""
+    """The words that begin here, in the form of :class:`cc_tts.speech.timing.spans.SpokenSpan`."""
     cached: bool = False
     marks: tuple[tuple[float, str], ...] = ()
-    """SSML's, in the words that begin here: which share of them lies before, 0 to 1, and the name."""
+    """The marks of SSML among the words that begin here: the share of the words before the mark, 0 to 1, and its name."""
     awaits_text: bool = False
-    """Nothing follows until more of the text comes, which is nobody's delay."""
+    """Whether nothing follows until more text arrives; this is no delay of the engine."""
     is_resumed: bool = False
-    """The worker that spoke before was lost, and this may repeat audio, or be of another voice."""
+    """Whether the previous worker was lost, so that this may repeat audio or be of another voice."""
     after_loss: bool = False
-    """It is the first one in place of the lost worker."""
+    """Whether it is the first chunk after a worker was lost."""
     gave_up_after: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    """The voice ran away, and was stopped after about this share of the text chunk; its audio ends there. 1: the words were
-    likely said.
+    """Runaway speech was stopped after about this share of the text chunk, whose audio ends there. 1: the words were
+    probably said.
     """
     refused_because: str = ""
-    """Why the words that would begin here are not spoken: no voice speaks their language."""
+    """Why the words that begin here are not spoken: no voice speaks their language."""
     paces: tuple[Pace, ...] = ()
-    """The pace of ``begins_source``, for engines that do not time words."""
+    """The pace of ``begins_source``, for engines that report no word times."""
     stream_id: int = 0
     text_chunk_index: Annotated[int, msgspec.Meta(ge=0)] = 0
     spoken_words: tuple[WordMark, ...] = ()
-    """The words that begin here in the text chunk as it is spoken, where the engine knows them."""
+    """The words of the normalised text chunk that begin here, if the engine knows them."""
     made_ms: float = 0.0
     """The time from the first text in the worker to this chunk, ms; 0 for a stream that is not traced."""
     rate_hz: int = 0
-    """The rate of the voice, as long as the audio has that rate."""
+    """The sample rate of the voice, as long as the audio has that rate."""
 
     def __post_init__(self) -> None:
         if len(self.data) % BYTES_PER_SAMPLE:
@@ -65,11 +67,11 @@ class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[mis
 
     @property
     def duration_ms(self) -> float:
-        """The duration of audio at the rate of the voice, ms."""
+        """The duration of the audio at the voice's rate, ms."""
         return AudioFormat(self.rate_hz).ms_for_bytes(len(self.data))
 
     def follow(self, held: "SpeechChunk") -> None:
-        """Say also what ``held``, the chunk before, says besides audio, as it has none."""
+        """Take over the metadata of ``held``, the chunk before, which has no audio."""
         if held.begins_source is not None:
             self.begins_source = held.begins_source + (self.begins_source or "")
         self.words = held.words + self.words
@@ -79,7 +81,7 @@ class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[mis
         self.gave_up_after = held.gave_up_after if self.gave_up_after is None else self.gave_up_after
 
     def begin_with(self, unspoken: str) -> None:
-        """Put text before its words that is not spoken."""
+        """Prepend text that is not spoken to its words."""
         if self.paces:
             self.paces = ((len(unspoken), 0.0, True), *self.paces)
         self.begins_source = unspoken + (self.begins_source or "")

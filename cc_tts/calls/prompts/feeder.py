@@ -66,7 +66,7 @@ class Feeder:
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
         """Synthesise. While the engine, or the tenant's share of it, is full, wait for a bounded time; then use the fallback
-        engine, if there is one.
+        engine, if there is one. That a worker is full may only show once it was asked.
         """
         wait_ms = self._services.config.tts.overload_wait_ms
         begun_ns, fed_before_ms = self._services.clock.now_ns(), utterance.fed_ms

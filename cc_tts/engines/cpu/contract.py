@@ -1,4 +1,4 @@
-"""The contract of voices on the CPU: the engine finds them, loads them and has them speak."""
+"""The contract of voices on the CPU: how the engine finds them, loads them and has them speak."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cc_tts.voices.voice import Voice
 
 
 class WordStart(NamedTuple):
-    """A word begins at character ``position`` of the text chunk and at ``sample`` of its sentence."""
+    """A word that begins at character ``position`` of the text chunk and at ``sample`` of its sentence."""
 
     position: int
     sample: int
@@ -27,7 +27,7 @@ class SentenceAudio(NamedTuple):
 
 
 Parts = Generator[SentenceAudio, None, None]
-"""The audio of a text chunk; whoever does not listen any more closes it."""
+"""The audio of a text chunk. A reader that stops early closes it."""
 
 
 class Synthesiser(Protocol):
@@ -36,27 +36,27 @@ class Synthesiser(Protocol):
     rate_hz: int
 
     def speak(self, text: str, *, voice_id: str, speed: float) -> Parts:
-        """Speak a text chunk with one of the model's voices. Each part is made when it is asked for, on whichever thread
-        asks, so that other streams may be served between two parts; no lock is held then.
+        """Speak a text chunk with one of the model's voices. Each part is computed when it is requested, on the requesting
+        thread and without a lock, so that other streams can run between two parts.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model that was found, its voices, and how to load it: ``ConfigError``, which names the file, if it is damaged.
-    ``variants`` are names that each voice takes after a plus sign.
+    """A model that was found, its voices, and how to load it (``ConfigError`` names a damaged file). ``variants``: the names
+    that may follow each voice after a plus sign.
     """
 
     voices: tuple[Voice, ...]
     load: Callable[[], Synthesiser]
     variants: tuple[str, ...] = ()
     family: str = ""
-    """Models of the same family are one network with several voices: what one costs the others cost as well."""
+    """Models of the same family are one network with several voices, which cost the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A file that should be a voice and is none; ``detail`` names it and says why."""
+    """A voice file that cannot be used; ``detail`` names it and says why."""
 
     detail: str

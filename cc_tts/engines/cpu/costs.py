@@ -1,4 +1,4 @@
-"""The cost of a voice is the time that a thread takes for its audio and for a character."""
+"""The cost of a voice: the time of a thread for a second of audio and for a character."""
 
 import math
 from dataclasses import dataclass
@@ -7,34 +7,34 @@ from typing import Final
 from cc_tts.clock import Clock
 
 _ALPHA: Final = 0.2
-"""Weight of an observation in the mean cost; unmeasured."""
+"""The weight of an observation in the mean cost; unmeasured."""
 _MAX_RISE: Final = 4.0
-"""An observation counts as at most so many times the mean that it changes; unmeasured."""
+"""An observation counts at most as this many times the mean; unmeasured."""
 _ALPHA_OF_RISE: Final = 0.005
-"""Weight of an observation in the cost on a quiet machine, where it is higher; unmeasured."""
+"""The weight of an observation in the cost on a quiet machine if it is higher; unmeasured."""
 _BUSY_HALF_LIFE_S: Final = 0.5
-"""The time that other processes took from the threads is half forgotten after so long: bursts last about a second
-(unmeasured).
-"""
+"""The half-life of the observed slowdown by other processes: bursts last about a second (unmeasured)."""
 LEAST_COST: Final = 1e-4  # unmeasured
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A voice takes this much of a thread."""
+    """The cost of a voice."""
 
     of_audio: float
-    """Time for a second of audio, s."""
+    """The time for a second of audio, s."""
     of_character_ms: float
     of_first_ms: float = math.inf
-    """Time until its first audio, for a voice that does not make the whole sentence first."""
+    """The time to first audio, for a voice that does not compute whole sentences first."""
 
     def first_ms(self, num_characters: float) -> float:
-        """The time until the first audio of a text chunk."""
+        """Return the time to the first audio of a text chunk."""
         return min(self.of_character_ms * num_characters, self.of_first_ms)
 
     def moved_to(self, other: "Cost", *, fall: float, rise: float) -> "Cost":
-        """Nearer to ``other`` by the share ``fall`` where that is less, by ``rise`` where it is more."""
+        """Return this cost moved towards ``other``: by the share ``fall`` where that is lower, by ``rise`` where it is
+        higher.
+        """
 
         def moved(old: float, new: float) -> float:
             if math.isinf(old):
@@ -49,23 +49,22 @@ class Cost:
 
 
 class VoiceCosts:
-    """The costs of a voice are learned from wall time: on a thread that shares its core, a chunk takes twice as long. That
-    holds for this moment only, so it is forgotten with time, and not only with the next chunks: while prompts are
-    refused there are none.
+    """Learns the costs of a voice from wall time, since a chunk takes twice as long on a thread that shares its core. Such a
+    slowdown is temporary, so it also decays with time: while prompts are refused there are no chunks to learn from.
     """
 
     def __init__(self, first: Cost, clock: Clock, *, typical_characters: float) -> None:
         self.alone_ms = first.first_ms(typical_characters)
-        """Its first audio comes after so long on a quiet machine."""
+        """The time to first audio on a quiet machine."""
         self.typical_characters = typical_characters
-        """The length that is assumed of a first text chunk until it comes."""
+        """The assumed length of a first text chunk that has not arrived yet."""
         self._clock = clock
         self._quiet = self._mean = first
         self._observed_ns = clock.now_ns()
 
     @property
     def now(self) -> Cost:
-        """The next chunk will cost this much."""
+        """Return the expected cost of the next chunk."""
         age_s = (self._clock.now_ns() - self._observed_ns) / 1e9
         forgotten = 1.0 - 0.5 ** (age_s / _BUSY_HALF_LIFE_S)
         return self._mean.moved_to(self._quiet, fall=forgotten, rise=forgotten)

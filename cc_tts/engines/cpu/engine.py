@@ -36,18 +36,19 @@ from cc_tts.voices.inline_sounds import without_sounds
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
-"""Audio beyond what the listener's side has taken; a chunk that has begun is finished (unmeasured)."""
+"""Audio is computed at most this far beyond what the reader has taken; a chunk that has begun is completed (unmeasured)."""
 LEAST_MEASURED_MS: Final = 1000.0
-"""A voice that says less of its sample has not said all of it, and is reckoned as if it had; unmeasured."""
+"""A voice that says less of its sample than this is treated as if it had said all of it; unmeasured."""
 _MAX_STREAMS: Final = 256  # if the setting names none; the threads are the limit long before; unmeasured
 _LEAST_FREE: Final = 0.1
-"""Share of the threads that is left for first chunks, at least (unmeasured)."""
+"""The least share of the threads that is kept for first chunks (unmeasured)."""
 _TYPICAL_FIRST_CHARACTERS: Final = 60
-"""The length that is assumed of a stream's first text chunk until it comes: ``tts.first_chunk_max_chars`` (unmeasured)."""
+"""The assumed length of a stream's first text chunk until it arrives: ``tts.first_chunk_max_chars`` (unmeasured)."""
 _MAX_FREE_CAPACITY: Final = 64  # unmeasured
 _PATIENCE: Final = 2.0
-"""A voice that alone needs longer than the target for its first audio may take so many times as long beside others, or it
-would never speak to two at a time (unmeasured)."""
+"""A voice that misses the first-audio target even when alone may take this many times as long beside others; else it could
+never speak two texts at a time (unmeasured).
+"""
 
 log = logs.get(__name__)
 
@@ -56,7 +57,7 @@ log = logs.get(__name__)
 class _Stream:
     stream_id: int
     voice: str
-    """Its id, with a variant or without one."""
+    """The id of the voice, with or without a variant."""
     synthesiser: Synthesiser
     speed: float
     clock: ListenerClock
@@ -64,12 +65,12 @@ class _Stream:
     first_characters: int = _TYPICAL_FIRST_CHARACTERS
     is_text_whole: bool = False
     saying: ChunkSpeech | None = None
-    """The chunk that was begun."""
+    """The chunk that is being spoken."""
     is_running: bool = False
-    """A thread makes its next part, since ``started_ns``."""
+    """Whether a thread computes its next part; since ``started_ns``."""
     started_ns: int = 0
     carried_pause_ms: float = 0.0
-    """Silence that comes before the next sentence."""
+    """The silence before the next sentence."""
     taken_ms: float = 0.0
 
 
@@ -99,20 +100,20 @@ class CpuEngine:
         self._is_measured = settings.tts.engine != "espeak"
         self._clock = clock
         self._spent_ns = spent_ns or clock.now_ns
-        """The time of a core that this thread took. By the clock, a voice that is measured on a busy machine seems slow."""
+        """The core time that this thread has used. By wall time, a voice that is measured on a busy machine seems slow."""
         self._wake = wake
         self._changed = threading.Condition()
         self._streams: dict[int, _Stream] = {}
         self._outs: deque[StepOut] = deque()
         self._synthesisers: dict[str, Synthesiser] = {}
         self._known: dict[str, Voice] = {}
-        """Those that were loaded, with their levels; their files may be gone."""
+        """The voices that were loaded, with their levels; their files may be gone."""
         self._refreshing = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._is_closed = False
         self._costs: dict[str, VoiceCosts] = {}
         self._families: dict[tuple[str, str], Cost] = {}
-        """A network with several voices costs this in each of its languages."""
+        """The cost of each family by language."""
         self._num_underruns = 0
         self.voices: tuple[Voice, ...] = ()
         self.variants: tuple[str, ...] = ()
@@ -120,8 +121,8 @@ class CpuEngine:
         self._index = VoiceIndex()
 
     def load(self, on_progress: Callable[[str], None]) -> "CpuEngine | None":
-        """Find the voices, load and warm each. One that cannot be loaded or does not speak is left out with an error in the
-        log; raises ``ConfigError`` if none is left.
+        """Find the voices, load and warm up each. A voice that cannot be loaded or does not speak is skipped with an error
+        in the log; raises ``ConfigError`` if none is left.
         """
         found = self._found()
         self.variants = tuple(variant for each in found for variant in each.variants)
@@ -147,7 +148,7 @@ class CpuEngine:
         return self
 
     def refresh(self, on_done: Callable[[], None]) -> None:
-        """Look for models that came or went, on a thread; see the contract. A model that was loaded once is kept."""
+        """Look for added and removed models, on a thread; see the contract. A loaded model stays loaded."""
         threading.Thread(target=self._refresh, args=(on_done,), name="find voices", daemon=True).start()
 
     def _refresh(self, on_done: Callable[[], None]) -> None:
@@ -162,7 +163,7 @@ class CpuEngine:
             on_done()
 
     def _found(self) -> list[FoundModel]:
-        """The models that are there now; files that are none are faults."""
+        """Return the models that exist now; files that are no models are faults."""
         self.faults = ()
         models: list[FoundModel] = []
         for each in self._find_models(Path(self._tts.voices_dir) if self._tts.voices_dir else None):
@@ -177,7 +178,7 @@ class CpuEngine:
         log.error("voice_left_out", detail=detail, **({"voice": name} if name else {}))
 
     def _loaded(self, found: FoundModel) -> Sequence[Voice]:
-        """Load a model, and measure each voice whose costs count; they know their levels then. None of them if it cannot be
+        """Load a model, and measure each voice whose costs matter, with its level. Returns nothing if the model cannot be
         loaded or does not speak.
         """
         is_measured = self._is_measured and self._purpose != "load"
@@ -193,8 +194,8 @@ class CpuEngine:
         return voices
 
     def _measured(self, voice: Voice, synthesiser: Synthesiser, family: str) -> Voice:
-        """Warm a voice up, and learn what it costs and its level. The first synthesis of a session takes ten times as long
-        as the next; the second one is measured. A further voice of a family is asked for its level, if it is not known.
+        """Warm a voice up, and measure its cost and its level. The first synthesis of a session takes ten times as long as
+        later ones, so the second one is measured. For a further voice of a family only an unknown level is measured.
         """
         greeting, sentence = sample_of(voice.language)
         cost, level_dbfs = self._families.get((family, voice.language)), voice.level_dbfs
@@ -213,7 +214,7 @@ class CpuEngine:
         return replace(voice, level_dbfs=round(level_dbfs, 1), cost=round(cost.of_audio, 4), streams=streams)
 
     def _said(self, text: str, voice: Voice, synthesiser: Synthesiser) -> tuple[Cost, float]:
-        """Measure what it costs to say a text, and how loud it is."""
+        """Measure the cost and the level of saying a text."""
         begun_ns, first_ms = self._spent_ns(), math.inf
         parts: list[bytes] = []
         for audio in synthesiser.speak(text, voice_id=voice.id, speed=1.0):
@@ -228,7 +229,9 @@ class CpuEngine:
         return Cost(*costs, first_ms), level_dbfs
 
     def _streams_of(self, cost: Cost) -> int:
-        """Return how many listeners are kept supplied; a stream is on one thread at a time, so that one has to suffice."""
+        """Return how many listeners such a voice can supply. A stream runs on one thread at a time, so one thread must
+        suffice for it.
+        """
         if cost.of_audio > self._tts.max_utilisation:
             return 0
         return min(int(self._tts.num_threads * self._tts.max_utilisation / cost.of_audio), self._max_streams)
@@ -246,7 +249,7 @@ class CpuEngine:
             self._streams[request.stream_id] = stream
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk; no voice of the CPU makes sounds."""
+        """Append a text chunk; voices of the CPU make no sounds besides words."""
         text = without_sounds(text)
         with self._changed:
             if (stream := self._streams.get(stream_id)) is not None:
@@ -272,7 +275,7 @@ class CpuEngine:
             self._outs = deque(out for out in self._outs if out.stream_id != stream_id)
 
     def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
-        """The listener's side has taken so much, and ``ahead_ms`` of it is not played yet."""
+        """The reader has taken this much, and has not played ``ahead_ms`` of it."""
         with self._changed:
             if (stream := self._streams.get(stream_id)) is not None:
                 stream.taken_ms = taken_ms
@@ -286,11 +289,11 @@ class CpuEngine:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`step` has something to give out."""
+        """Whether :meth:`step` has results."""
         return bool(self._outs)
 
     def step(self) -> Sequence[StepOut]:
-        """Give out what the threads made."""
+        """Return what the threads have computed."""
         with self._changed:
             outs, self._outs = self._outs, deque()
         return outs
@@ -329,20 +332,20 @@ class CpuEngine:
 
     @property
     def _typical_voice(self) -> str:
-        """A new request whose voice is not known is for the voice of the newest stream, or for the first voice."""
+        """Return the voice to assume for a new request: that of the newest stream, or the first voice."""
         newest = next(reversed(self._streams.values()), None)
         return newest.voice if newest else next(iter(self._costs), "")
 
     def _utilisation(self, new: Sequence[str]) -> float:
-        """The share of the threads with new streams of these voices. None takes more than a thread."""
+        """Return the share of the threads in use, with new streams of these voices. A stream uses at most one thread."""
         if not self._is_measured:
             return (len(self._streams) + len(new)) / self._max_streams
         voices = (*(stream.voice for stream in self._streams.values()), *new)
         return sum(min(self._cost_of(voice).of_audio, 1.0) for voice in voices) / self._tts.num_threads
 
     def _first_audio_ms(self, new: Sequence[str]) -> float:
-        """When the last of the new streams would speak: after the first chunks of all that have not spoken yet, while
-        those that speak take their share of the threads.
+        """Return when the last of the new streams would speak: after the first chunks of all silent streams, while the
+        others use their share of the threads.
         """
         if not self._is_measured:
             return 0.0
@@ -363,13 +366,13 @@ class CpuEngine:
         return costs.typical_characters if costs is not None else _TYPICAL_FIRST_CHARACTERS
 
     def _target_ms(self, voice_id: str) -> float:
-        """The first audio of a new stream has to come within this time."""
+        """Return the time in which a new stream must have its first audio."""
         target_ms = self._tts.first_audio_target_ms
         alone_ms = self._costs[voice_id].alone_ms if voice_id in self._costs else 0.0
         return target_ms if alone_ms <= target_ms else _PATIENCE * alone_ms
 
     def _refusal(self, new: Sequence[str]) -> str:
-        """Why the last of the new streams, given by their voices, would be refused; empty if it would be taken."""
+        """Return why the last of these new streams would be refused; empty if it would be accepted."""
         num_streams = len(self._streams) + len(new)
         if num_streams > self._max_streams:
             return f"{num_streams - 1} streams are open: tts.max_streams"
@@ -386,7 +389,7 @@ class CpuEngine:
         return ""
 
     def _refusal_of_slow(self, new: Sequence[str]) -> str:
-        """A voice that is slower than speech makes one prompt at a time, and leaves a thread to the others."""
+        """A voice that is slower than real time makes one prompt at a time, and leaves a thread to others."""
         voices = [*(stream.voice for stream in self._streams.values()), *new[:-1]]
         if not all(map(self._is_live, voices)):
             return f"{new[-1]} is slower than speech here, and makes one prompt at a time"
@@ -447,7 +450,7 @@ class CpuEngine:
             return stream.saying
 
     def _advance(self, stream: _Stream, saying: ChunkSpeech) -> None:
-        """Make the next part of a chunk, and end the chunk behind its last part."""
+        """Compute the next part of a chunk, and end the chunk after its last part."""
         part = next(saying.parts, None)
         pcm, words = saying.take(part) if part is not None else (b"", ())
         saying.spent(ms_between(stream.started_ns, self._clock.now_ns()))
@@ -479,6 +482,6 @@ class CpuEngine:
             self._finish(stream)
 
     def _finish(self, stream: _Stream, error: EngineFailed | None = None) -> None:
-        """Unless it was cancelled."""
+        """End a chunk, unless it was cancelled."""
         if self._streams.pop(stream.stream_id, None) is not None:
             self._outs.append(StreamDone(stream.stream_id, error))

@@ -1,5 +1,5 @@
-"""The audio of a text chunk, made from what a model says: without the silence around sentences, with our pauses between
-them, and with the words in their places. Runs on: a synthesis thread.
+"""Builds the audio of a text chunk from a model's output: trims the silence around sentences, inserts our pauses, and places
+the words. Runs on: a synthesis thread.
 """
 
 import math
@@ -45,20 +45,20 @@ class ChunkSpeech:
         self._is_begun = False
 
     def spent(self, elapsed_ms: float) -> None:
-        """A part took so long to make."""
+        """Note the time that a part took."""
         self._spent_ms += elapsed_ms
         if self._given_ms and math.isinf(self._first_ms):
             self._first_ms = self._spent_ms
 
     @property
     def cost(self) -> Cost | None:
-        """Return what the chunk has cost, or ``None`` if nothing was heard."""
+        """Return the cost of the chunk, or ``None`` if nothing was heard."""
         if not self._given_ms:
             return None
         return Cost(self._spent_ms / self._given_ms, self._spent_ms / self._num_characters, self._first_ms)
 
     def take(self, audio: SentenceAudio) -> tuple[bytes, tuple[WordMark, ...]]:
-        """Take audio; returns what can be given out now, perhaps nothing, and the words that begin there."""
+        """Take audio; return what can be delivered now, and the words that begin in it."""
         self._words.extend(audio.words)
         pcm = self._trimmer.process(audio.pcm)
         if pcm and not self._is_begun:

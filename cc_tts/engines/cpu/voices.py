@@ -1,4 +1,4 @@
-"""Which voices there are: the one that the hibari package brings and what lies in ``tts.voices_dir``, or espeak-ng's.
+"""Finds the voices: hibari's packaged one and those in ``tts.voices_dir``, or espeak-ng's.
 
 ``NAME.onnx`` with ``NAME.onnx.json`` is a Piper voice; a model of hibari's further voices is told by its file name, and
 ``kokoro`` is the folder of Kokoro's. The packages of the models are imported where they are needed: a worker of
@@ -11,7 +11,7 @@ from cc_tts.engines.cpu.contract import FoundModel, Unusable
 
 
 def find_models(voices_dir: Path | None) -> list[FoundModel | Unusable]:
-    """All neural voices, the packaged one first, and the files in ``voices_dir`` that should be voices and are none."""
+    """Return all neural voices, the packaged one first, and the files in ``voices_dir`` that cannot be used."""
     from cc_tts.engines.cpu.hibari import hibari_models
     from cc_tts.engines.cpu.kokoro.voices import kokoro_models
     from cc_tts.engines.cpu.piper.voices import piper_models
@@ -21,7 +21,7 @@ def find_models(voices_dir: Path | None) -> list[FoundModel | Unusable]:
 
 
 def find_espeak(_voices_dir: Path | None) -> list[FoundModel | Unusable]:
-    """The voices of espeak-ng; raises ``EngineFailed`` if the library or its data cannot be loaded."""
+    """Return the voices of espeak-ng; raises ``EngineFailed`` if the library or its data cannot be loaded."""
     from cc_tts.engines.cpu.espeak import espeak_model
 
     return [espeak_model()]

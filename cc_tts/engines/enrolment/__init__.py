@@ -1,1 +1,1 @@
-"""A voice of a recording, made in a process of its own."""
+"""Enrolment: a recording becomes a voice, in a process of its own."""

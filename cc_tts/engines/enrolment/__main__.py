@@ -1,4 +1,4 @@
-"""The process that makes a voice of a recording: ``Recorded`` on standard input, an ``Answer`` on standard output.
+"""The enrolment process: ``Recorded`` on standard input, an ``Answer`` on standard output.
 
 The bytes of the recording come from outside, and libsndfile and onnxruntime are written in C: what crashes them, or takes
 their memory, costs this process.
@@ -20,20 +20,20 @@ from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.enrolment import MAX_DURATION_S, MAX_RATE_HZ, Recording, check_reference, voice_key, voice_of
 
 MAX_CPU_S: Final = 120
-"""Time of a processor that an enrolment may take (unmeasured)."""
+"""The processor time that an enrolment may take (unmeasured)."""
 MAX_READING_BYTES: Final = 2 << 30
-"""Address space while the file is read (unmeasured); numpy alone maps some 500 MB."""
+"""The address space while the file is read (unmeasured); numpy alone maps some 500 MB."""
 MAX_CHANNELS: Final = 8
 """The most channels that are mixed to one (unmeasured)."""
 NICENESS: Final = 10
-"""Calls come first (unmeasured)."""
+"""The priority is low, since calls come first (unmeasured)."""
 NAME: Final = "the recording"
 _NOT_AUDIO: Final = "this is no audio file that can be read; send a WAV, FLAC or MP3 file"
 
 
 def read_recording(data: bytes) -> Recording:
-    """The samples of an audio file at its own rate; channels are averaged. Of a file that is too long, only as much is read
-    as shows that.
+    """Return the samples of an audio file at its own rate, with channels averaged. A file that is too long is read only far
+    enough to see that.
 
     Raises:
         AudioUnreadable: it is no audio file that libsndfile knows, or is damaged.
@@ -55,7 +55,7 @@ def read_recording(data: bytes) -> Recording:
 
 
 def make_voice(recorded: Recorded) -> EnrolledVoice:
-    """Check the recording, and have the networks listen to it.
+    """Check the recording, and run the networks on it.
 
     Raises:
         Unprocessable: no voice can come of it; the detail says why.
@@ -79,7 +79,7 @@ def make_voice(recorded: Recorded) -> EnrolledVoice:
 
 
 def _within(max_bytes: int, data: bytes) -> Recording:
-    """Read the recording with a bound on memory; the networks, which are no strangers, map more."""
+    """Read the recording within a memory limit. The networks, which we trust, need more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = max_bytes if hard == resource.RLIM_INFINITY else min(max_bytes, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
@@ -92,8 +92,8 @@ def _within(max_bytes: int, data: bytes) -> Recording:
 
 
 def answer(data: bytes) -> Answer:
-    """The voice of a recording, or why there is none. What an unexpected error says may hold the transcript: its type does
-    not.
+    """Return the voice of a recording, or why there is none. Of an unexpected error only the type is told, since its text
+    may hold the transcript.
     """
     try:
         return Made.of(make_voice(msgspec.msgpack.decode(data, type=Recorded)))

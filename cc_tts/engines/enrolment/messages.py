@@ -13,11 +13,11 @@ _ARRAYS: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "flow_mel": (np.float32, (-1, MEL_BINS)),
     "embedding": (np.float32, (-1,)),
 }
-"""Type and shape of the numbers of a voice."""
+"""The type and shape of a voice's arrays."""
 
 
 class Recorded(msgspec.Struct, frozen=True, tag=True):
-    """A recording as the bytes of its file, and the words that are heard in it; ``None``: they are not known."""
+    """A recording: the bytes of its file and its transcript, ``None`` if that is not known."""
 
     audio: bytes
     words: str | None
@@ -25,7 +25,7 @@ class Recorded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Made(msgspec.Struct, frozen=True, tag=True):
-    """The voice that came of it."""
+    """The voice that was made."""
 
     key: str
     transcript: str
@@ -51,7 +51,7 @@ class Made(msgspec.Struct, frozen=True, tag=True):
 
 
 class NotMade(msgspec.Struct, frozen=True, tag=True):
-    """Why none came of it, by the code of an error."""
+    """The code of the error for which no voice was made."""
 
     code: str
     detail: str

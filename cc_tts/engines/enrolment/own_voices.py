@@ -50,7 +50,7 @@ from cc_tts.voices.voice import Voice
 ENROLMENT_TIMEOUT_S: Final = 120.0
 """The longest time that the process may take (unmeasured): it reads 500 MB of networks and listens to 30 s at most."""
 BUSY_RETRY_AFTER_S: Final = 10
-"""``Retry-After`` while another voice is enrolled, s (unmeasured)."""
+"""``Retry-After`` while another voice is being enrolled, s (unmeasured)."""
 PROCESS: Final = "cc_tts.engines.enrolment"
 _PACKAGES: Final = {"torch": "PyTorch", "onnxruntime": "onnxruntime", "safetensors": "safetensors"}
 _REMEDY: Final = "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `make neural` for a CPU"
@@ -60,7 +60,7 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVoice:
-    """A recording that is to become a voice of a ``model``, the first if it is empty. ``transcript`` is for ``zero_shot``
+    """A recording to enrol as a voice of a ``model``, the first model if it is empty. ``transcript`` is for ``zero_shot``
     only.
     """
 
@@ -75,15 +75,15 @@ class NewVoice:
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """A voice that was enrolled, and what is poor about its recording."""
+    """A voice that was enrolled, and warnings about its recording."""
 
     voice: Voice
     warnings: tuple[str, ...]
 
 
 class OwnVoices:
-    """The enrolled voices of this server. ``refresh`` has the engine look for voices again; ``normalize`` turns a transcript
-    into the words that are heard, in a language.
+    """The enrolled voices of this server. ``refresh`` makes the engine look for voices again; ``normalize`` converts a
+    transcript to spoken words.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class OwnVoices:
         return [each.id for each in self._engine.voices()]
 
     async def enrol(self, new: NewVoice) -> Enrolled:
-        """Make a voice of a recording; it can be spoken with afterwards.
+        """Make a voice from a recording; it can speak afterwards.
 
         Raises:
             EnrolmentUnavailable: no voice can be enrolled here.
@@ -149,7 +149,7 @@ class OwnVoices:
             self._is_enrolling = False
 
     async def remove(self, voice_id: str) -> Voice:
-        """Delete an enrolled voice; what it is saying it says to its end.
+        """Delete an enrolled voice; utterances that it is speaking are completed.
 
         Raises:
             VoiceNotFound: there is no such voice.
@@ -171,7 +171,7 @@ class OwnVoices:
         return voice or Voice(voice_id, COSYVOICE2, record.language if record else "", "zero_shot")
 
     async def look_again(self) -> None:
-        """Have the engine take the voices that others have put into the folder."""
+        """Make the engine load voices that others have put into the folder."""
         async with self._changing:
             await self._refresh()
 
@@ -193,7 +193,7 @@ class OwnVoices:
             raise DuplicateId(f"there is a voice {voice_id!r}; delete it first, or choose another id")
 
     def _must_be_spare(self, voice_id: str) -> None:
-        """Without such a voice the engine would not start again."""
+        """Refuse to delete a voice without which the engine would not start again."""
         if voice_id == self._tts.voice or voice_id in self._tts.voice_aliases.values():
             raise VoiceNeeded("tts.voice or tts.voice_aliases names this voice")
         own = {each.id: each.model for each in self._engine.voices() if each.engine == COSYVOICE2}
@@ -217,7 +217,7 @@ class OwnVoices:
 
 
 def missing_for_enrolment(tts: TtsConfig) -> str:
-    """Say what is missing for a voice to be enrolled; empty where nothing is."""
+    """Return what is missing for enrolment; empty if nothing is."""
     if engine_names(tts)[0] != COSYVOICE2:
         return f'the engine is {tts.engine}; tts.engine = "cosyvoice2" speaks with enrolled voices'
     if not tts.models:
@@ -242,7 +242,7 @@ def _library_of(tts: TtsConfig) -> VoiceLibrary:
 
 
 async def encoded(recorded: Recorded) -> EnrolledVoice:
-    """Have a process of its own make the voice, which ends with this call.
+    """Make the voice in a process of its own, which ends with this call.
 
     Raises:
         EnrolmentFailed: it broke off, or took longer than :data:`ENROLMENT_TIMEOUT_S`.
@@ -263,7 +263,7 @@ async def encoded(recorded: Recorded) -> EnrolledVoice:
 
 
 def _plain(text: str, name: str, *, max_chars: int) -> str:
-    """A text of one line; raises ``Unprocessable`` with its field."""
+    """Return a one-line text; raises ``Unprocessable`` with its field."""
     try:
         return check_plain(" ".join(text.split()), f"the {name}", max_chars=max_chars)
     except ConfigError as error:

@@ -23,14 +23,14 @@ from cc_tts.processes.tasks import first_of
 from cc_tts.processes.watchdog import Watchdog
 
 CONNECT_TIMEOUT_S: Final = 3.0
-"""A connection may take so long from the first packet to ``Ready`` (unmeasured)."""
+"""The time that a connection may take from the first packet to ``Ready`` (unmeasured)."""
 MAX_MISSED_PINGS: Final = 3  # unmeasured
 
 log = logs.get(__name__)
 
 
 class RemoteConnection(Peer):
-    """The connection. ``engine``: what the worker must run."""
+    """The connection to one worker. ``engine``: the engine that the worker must run."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class RemoteConnection(Peer):
         self._channel: ClientChannel | None = None
         self._ready = asyncio.Event()
         self.reason = "not connected yet"
-        """Why it is not ready, or was not before."""
+        """Why it is not ready, or was not before the last success."""
 
     async def start(self) -> None:
-        """Try to connect; raises ``ProcessFailed`` if the first attempt fails. It goes on trying until :meth:`stop`."""
+        """Start to connect; raises ``ProcessFailed`` if the first attempt fails. Attempts continue until :meth:`stop`."""
         if (reason := await self._begin()) is not None:
             raise ProcessFailed(f"the speech worker {self._worker} cannot be used: {reason}")
 
@@ -65,7 +65,7 @@ class RemoteConnection(Peer):
         return self._channel
 
     async def _use(self) -> str:
-        """Connect and stay connected; returns why that is over."""
+        """Connect and stay connected; return why that has ended."""
         try:
             self._ready.clear()
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -89,7 +89,7 @@ class RemoteConnection(Peer):
         return f"{MAX_MISSED_PINGS} pings were not answered" if is_silent else ""
 
     async def _end(self, *, was_ready: bool) -> None:
-        """Do nothing: the connection is closed."""
+        """Do nothing, since the connection is closed."""
         del was_ready
         self.reason = STOPPED
 

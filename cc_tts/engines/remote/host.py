@@ -1,4 +1,4 @@
-"""``cc-tts worker``: an engine that speaks for servers on other machines.
+"""``cc-tts worker``: runs an engine for servers on other machines.
 
 ::
 
@@ -35,16 +35,16 @@ from cc_tts.processes.tasks import first_of
 from cc_tts.voices.folder import files_in
 
 DRAIN_TIMEOUT_S: Final = 60.0
-"""The time that a worker which is to end has for what is being spoken (unmeasured)."""
+"""The time that a draining worker gives its open streams (unmeasured)."""
 DRAIN_POLL_S: Final = 0.1  # unmeasured
 
 log = logs.get(__name__)
 
 
 def run(config: Config, listen: str, *, generation: str = "", model: str = "") -> int:
-    """Serve until SIGTERM or SIGINT, then finish what is being spoken; a second signal ends at once. ``generation``: what
-    servers tell workers of one version from those of another by; empty: our version. ``model``: which of ``tts.models``
-    speaks; empty: the only one. Raises ``ConfigError`` and ``ProcessFailed``.
+    """Serve until SIGTERM or SIGINT, then finish the open streams; a second signal ends at once. ``generation``: the release
+    that servers distinguish workers by; empty for our version. ``model``: one of ``tts.models``; empty for the only one.
+    Raises ``ConfigError`` and ``ProcessFailed``.
     """
     generation = generation or __version__
     addresses.check_generation(generation, "--generation")
@@ -135,7 +135,7 @@ class WorkerHost:
         log.info("worker_drains", num_streams=len(self._link.streams))
 
     def _opened(self, channel: Channel) -> None:
-        """A server has connected, and has proved that it may."""
+        """A server has connected and is authorised."""
         assert self._hello is not None
 
         def send(message: Message, payload: bytes = b"") -> None:
@@ -159,7 +159,7 @@ class WorkerHost:
         server.leave()
 
     def _report(self) -> None:
-        """Tell every server how busy the engine is."""
+        """Report the engine's load to every server."""
         report = report_of(self._link, is_draining=self._stopping.is_set())
         for server in list(self._servers.values()):
             server.send(report, b"")
@@ -171,7 +171,9 @@ class WorkerHost:
                 channel.break_off("the server does not ping any more")
 
     def _identity(self) -> str:
-        """A hash of what stands behind the voices here: the engine, and names and sizes of the files. Runs on: a thread."""
+        """Return a hash of what the voices consist of: the engine, and the names and sizes of the files. Runs
+        on: a thread.
+        """
         tts = self._settings.tts
         parts = [tts.engine, *(repr(model.sound) for model in tts.models.values())]
         folders = [Path(model.model_dir) for model in tts.models.values()]

@@ -1,4 +1,4 @@
-"""Which worker an utterance goes to: first the generation, then the better one of two workers.
+"""Chooses the worker for an utterance: first its generation, then the better one of two random workers.
 
 ::
 
@@ -20,11 +20,13 @@ from cc_tts.audio import PTIME_MS
 from cc_tts.engines.engine_core import EngineLoad
 
 NUM_COMPARED: Final = 2
-"""Workers with free capacity are compared, so many of them, taken at random. If all were compared, every server would send
-its streams to the same worker until the next report.
+"""The number of random workers with free capacity that are compared. If all were compared, every server would choose the
+same worker until the next report.
 """
 EQUAL_WITHIN_MS: Final = float(PTIME_MS)
-"""Predictions of first audio that differ by less are the same for a caller: audio goes out once a media clock tick."""
+"""Predictions of first audio that differ by less than this are equal for a caller: audio leaves once a tick of the media
+clock.
+"""
 
 _VERSION: Final = re.compile(r"v?(\d+(?:\.\d+)*)(?:[.-]?(dev|alpha|a|beta|b|rc|post)[.-]?(\d*))?(?:\+[A-Za-z0-9.-]*)?")
 _STAGES: Final = {"dev": 0, "a": 1, "alpha": 1, "b": 2, "beta": 2, "rc": 3, None: 4, "post": 5}
@@ -35,7 +37,9 @@ Worker = TypeVar("Worker", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class WorkerCapacity:
-    """The capacity that a worker has for a stream that is opened now. ``room``: streams that it would still take."""
+    """The capacity of a worker for a stream that is opened now. ``room``: the number of streams that it would
+    still accept.
+    """
 
     generation: str
     first_audio_ms: float
@@ -44,8 +48,8 @@ class WorkerCapacity:
 
 
 def capacity_of(load: EngineLoad, *, num_opened: int, generation: str) -> WorkerCapacity:
-    """The capacity by the worker's last report, less ``num_opened`` streams that were opened here since. Each of these makes
-    the first audio later by its share, and takes its part of what is left of the device.
+    """Return the capacity from the worker's last report, reduced by the ``num_opened`` streams that we have opened since
+    then. Each of these delays the first audio by its share, and uses its share of the free capacity.
     """
     left = max(0.0, 1.0 - load.utilisation)
     return WorkerCapacity(
@@ -70,7 +74,9 @@ def pick(
 
 
 def tiers(generations: AbstractSet[str], weights: Mapping[str, float], key: str) -> list[frozenset[str]]:
-    """The generations in the order in which a stream asks them: a later tier takes it only if an earlier one cannot.
+    """Return the generations in the order in which a stream tries them. ``weights``: the share of all keys, 0 to 1, of each
+    generation that is named there, decided by a hash of the key. The other keys go to the generations that are not named,
+    the newest first, and try the named ones last.
 
     ``weights``: the share of all keys, 0 to 1, that each generation named there is to get, decided by a hash of the key.
     The rest goes to the generations that are not named, the newest first. Named ones are asked last by the keys of others.
@@ -83,7 +89,7 @@ def tiers(generations: AbstractSet[str], weights: Mapping[str, float], key: str)
 
 
 def _newest_first(generations: Collection[str]) -> list[frozenset[str]]:
-    """Versions by age; labels that are no versions have no order, and come last, together."""
+    """Return the versions by age; labels that are no versions come last, together."""
     by_age: dict[_Age | None, set[str]] = {}
     for each in generations:
         by_age.setdefault(_age(each), set()).add(each)
@@ -92,7 +98,7 @@ def _newest_first(generations: Collection[str]) -> list[frozenset[str]]:
 
 
 def _age(generation: str) -> _Age | None:
-    """A key for comparison, as PEP 440 orders releases and what comes before and after each; ``None`` for no version."""
+    """Return a sort key as PEP 440 orders releases, pre-releases and post-releases; ``None`` for no version."""
     if (match := _VERSION.fullmatch(generation)) is None:
         return None
     release = [int(number) for number in match[1].split(".")]
@@ -102,7 +108,7 @@ def _age(generation: str) -> _Age | None:
 
 
 def _chosen(weights: Mapping[str, float], key: str) -> str | None:
-    """The named generation to which a key belongs; ``None``: to the others."""
+    """Return the named generation of a key; ``None`` if it belongs to the others."""
     place = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") / 2**64
     for generation in sorted(weights):
         if place < weights[generation]:
@@ -112,7 +118,7 @@ def _chosen(weights: Mapping[str, float], key: str) -> str | None:
 
 
 def _better(compared: Sequence[Worker], capacities: Mapping[Worker, WorkerCapacity]) -> Worker:
-    """The better of one or two workers in random order."""
+    """Return the better one of one or two workers in random order."""
     first, second = capacities[compared[0]], capacities[compared[-1]]
     is_later = first.first_audio_ms - second.first_audio_ms
     is_worse = is_later > 0 if abs(is_later) >= EQUAL_WITHIN_MS else first.utilisation > second.utilisation

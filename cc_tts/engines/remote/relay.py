@@ -1,4 +1,4 @@
-"""A worker passes messages on between the servers that use it and the one engine process behind it.
+"""Relays messages inside ``cc-tts worker``, between the connected servers and the one engine process.
 
 ::
 
@@ -32,9 +32,9 @@ from cc_tts.processes.watchdog import Watchdog
 Send = Callable[[Message, bytes], None]
 
 PING_LOOK_S: Final = 0.5
-"""How often the pings of a server are looked for (unmeasured)."""
+"""The interval of checking a server's pings (unmeasured)."""
 SERVER_TIMEOUT_S: Final = 5.0
-"""A server that has not pinged for so long is gone, and what it had open is freed (unmeasured)."""
+"""A server that has not pinged for this time is gone, and its streams are freed (unmeasured)."""
 DEFAULT_RATE_HZ: Final = 24_000
 
 
@@ -47,7 +47,7 @@ class RelayedStream(OpenStream):
 
     @property
     def can_move(self) -> bool:
-        """Never of itself: its server looks after it, and knows other workers."""
+        """Always false: its server moves it, since it knows the other workers."""
         return False
 
     @property
@@ -55,7 +55,7 @@ class RelayedStream(OpenStream):
         return self._taken_ms >= self._listener.sent_ms - 1.0
 
     def carry(self, command: Command) -> None:
-        """Pass on what its server says."""
+        """Pass on a message of its server."""
         match command:
             case CancelStream():
                 self._is_over = True
@@ -89,7 +89,7 @@ class RelayedStream(OpenStream):
 
 
 class ConnectedServer:
-    """One server that speaks through this worker: its streams, and whether it is still there."""
+    """One server that uses this worker: its streams, and whether it is still there."""
 
     def __init__(self, link: WorkerLink, ids: Iterator[int], send: Send, clock: Clock) -> None:
         self.link = link
@@ -100,7 +100,7 @@ class ConnectedServer:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has not pinged for too long; looked at every :data:`PING_LOOK_S`."""
+        """Whether it has not pinged for too long; checked every :data:`PING_LOOK_S`."""
         return self._silence.poll() > SERVER_TIMEOUT_S
 
     def take(self, message: Message) -> None:
@@ -126,14 +126,14 @@ class ConnectedServer:
             stream.break_off(WorkerLost("the engine of the worker starts again", retry_after_s=1))
 
     def leave(self) -> None:
-        """It is gone: free its streams."""
+        """Free the streams of the server, which is gone."""
         streams, self.streams = self.streams, {}
         for stream in streams.values():
             stream.carry(CancelStream(stream.stream_id))
 
 
 def report_of(link: WorkerLink, *, is_draining: bool) -> EngineLoad:
-    """How busy the engine process is, and why nothing may be opened in it now, for every server."""
+    """Return the load of the engine process, and why it accepts nothing now, for the servers."""
     if link.load is None:
         reason = f"the engine of the worker starts again: {link.down_reason}"
         return EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0, room=0, refusal=reason)

@@ -1,5 +1,6 @@
-"""How many connections to a worker one source may have. gRPC accepts them by itself and tells of none, so this process looks
-through its open files for them, a few times a second, once there are more files than one source may have connections.
+"""Limits the connections that one source may have to a worker. gRPC accepts connections itself and reports none, so this
+module searches the open files of the process, a few times a second, once there are more files than one source may have
+connections.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ from cc_tts import logs
 from cc_tts.processes.source_address import source_of
 
 POLL_S: Final = 0.25
-"""In between one source may have more. The interval is unmeasured; a look at 2,000 files takes 20 ms of a thread."""
+"""The interval of looking; in between, a source may exceed the limit. Unmeasured; a look at 2,000 files takes 20 ms of a
+thread.
+"""
 _FILES: Final = "/proc/self/fd"
 
 log = logs.get(__name__)
@@ -26,8 +29,8 @@ RemoteAddress = tuple[str, int]
 
 
 class SourceLimit:
-    """Closes what one source has beyond ``max_per_source``, the latest first, and never those of :meth:`served`. ``port`` is
-    the one that is listened on.
+    """Closes the connections of a source beyond ``max_per_source``, the latest first, except those in :meth:`served`.
+    ``port`` is the listening port.
     """
 
     def __init__(self, port: int, max_per_source: int) -> None:
@@ -41,7 +44,7 @@ class SourceLimit:
 
     @contextmanager
     def served(self, grpc_peer: str) -> Iterator[None]:
-        """The peer, named as gRPC does, may be here meanwhile."""
+        """Exempt this peer, named as gRPC does, for the duration of the context."""
         peer = _peer_of(grpc_peer)
         self._served[peer] += 1
         try:
@@ -51,7 +54,7 @@ class SourceLimit:
             self._served += Counter()  # forgets those of zero
 
     async def enforce(self) -> None:
-        """Look again and again. Runs on: the event loop."""
+        """Enforce the limit until cancelled. Runs on: the event loop."""
         while True:
             await asyncio.sleep(POLL_S)
             with suppress(OSError):  # no file is left to look with: the next look may have one
@@ -64,7 +67,7 @@ class SourceLimit:
             log.warning("connections_closed", source=source, closed=num, allowed=self._max_per_source)
 
     def _close_excess(self, served: Collection[RemoteAddress]) -> dict[str, int]:
-        """Close what is too much; returns how many connections of which source were closed. Runs on: a thread."""
+        """Close excess connections; return how many of each source were closed. Runs on: a thread."""
         of_source: dict[str, list[int]] = defaultdict(list)
         num_open: dict[str, int] = defaultdict(int)
         for file in sorted(map(int, os.listdir(_FILES)), reverse=True):  # noqa: PTH208
@@ -81,7 +84,7 @@ class SourceLimit:
         return closed
 
     def _peer(self, file: int) -> RemoteAddress | None:
-        """Who is at the other end of a file, if it is a connection to the port."""
+        """Return the peer of a file descriptor, if it is a connection to the port."""
         with suppress(OSError), _same_socket(file) as connection:
             if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == self._port:
                 host, port, *_ = connection.getpeername()
@@ -89,7 +92,7 @@ class SourceLimit:
         return None
 
     def _close(self, file: int) -> bool:
-        """End a connection, which gRPC finds closed then."""
+        """Shut a connection down; gRPC then finds it closed."""
         if self._peer(file) is None:  # closed meanwhile, and the number may be another file's
             return False
         with suppress(OSError), _same_socket(file) as connection:
@@ -99,13 +102,15 @@ class SourceLimit:
 
 
 def _peer_of(grpc_peer: str) -> RemoteAddress:
-    """``ipv4:192.0.2.1:5060`` or ``ipv6:%5B2001:db8::1%5D:5060``, as gRPC writes them."""
+    """Return the address in ``ipv4:192.0.2.1:5060`` or ``ipv6:%5B2001:db8::1%5D:5060``, as gRPC writes peers."""
     host, _, port = unquote(grpc_peer).partition(":")[2].rpartition(":")
     return source_of(host.strip("[]")), int(port)
 
 
 def _same_socket(file: int) -> socket.socket:
-    """The socket behind a file under another number, so that its owner's is not closed; ``OSError`` if it is none."""
+    """Return a socket for a duplicate of a file descriptor, so that the owner's is not closed; ``OSError`` if it is no
+    socket.
+    """
     if not stat.S_ISSOCK(os.fstat(file).st_mode):
         raise OSError
     return socket.socket(fileno=os.dup(file))

@@ -1,5 +1,5 @@
-"""gRPC carries the messages between a server and a worker on another machine: one stream of bytes each way for as long
-as they are connected. The bytes are the records of :mod:`cc_tts.processes.channel`, as many a gRPC message as wait together.
+"""Carries the messages between a server and a worker on another machine by gRPC: one stream of bytes each way per
+connection. The bytes are the records of :mod:`cc_tts.processes.channel`; records that wait together share a gRPC message.
 
 A side that does not read fills the other's bounded backlog and loses the connection. Whoever may connect has a certificate
 that ``remote.ca_file`` signed, or the token, or both. grpcio is imported when it is needed. Runs on: the event loop.
@@ -40,24 +40,22 @@ SERVING: Final = b"\x08\x01"
 NOT_SERVING: Final = b"\x08\x02"
 MAX_SERVERS: Final = 256  # unmeasured
 MAX_CONNECTIONS: Final = 2048
-"""A worker has at most so many connections, or fewer where fewer files may be open. An idle one takes 67 kB (measured)."""
+"""The most connections of a worker; fewer if fewer files may be open. An idle one takes 67 kB (measured)."""
 SHARE_OF_SOURCE: Final = 0.25
-"""One source may have this share of them. Connected servers are not counted: several may be behind one address."""
+"""The share of them that one source may have. Connected servers do not count, since several may share an address."""
 _SHARE_OF_FILES: Final = 0.75
-"""The rest of the open files is for what else the process does."""
+"""The share of the open files for connections; the rest is for other work of the process."""
 MAX_STREAMS_PER_CONNECTION: Final = 8
-"""A server has one, a health check too."""
+"""The most streams of a connection: a server has one, and a health check another."""
 MAX_HEALTH_CHECKS: Final = 32
-"""Requests whose message has not come yet. One more ends the one that has waited longest: they need no token
-(unmeasured).
-"""
+"""The most health checks whose message has not arrived. One more ends the oldest, since they need no token (unmeasured)."""
 HEALTH_TIMEOUT_S: Final = 2.0
-"""The time for the message of a health check, which comes with the headers or right after them (unmeasured)."""
+"""The time for the message of a health check, which follows the headers at once (unmeasured)."""
 HANDSHAKE_TIMEOUT_MS: Final = 5000  # unmeasured
 IDLE_CONNECTION_MS: Final = 30_000
-"""Connections without a call are closed after this (unmeasured)."""
+"""Connections without a call are closed after this time (unmeasured)."""
 KEEPALIVE_MS: Final = 20_000
-"""A connection that has brought nothing for this long is asked for a sign of life, and closed without one (unmeasured)."""
+"""A connection that is silent for this long is pinged, and closed without an answer (unmeasured)."""
 CLOSE_TIMEOUT_S: Final = 1.0  # unmeasured
 MAX_REASON_CHARS: Final = 300  # unmeasured
 AUTHORISATION: Final = "authorization"
@@ -84,7 +82,7 @@ _SERVER_OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a worker is. ``certified_name``: what its certificate is for, if that is not ``host``."""
+    """The address of a worker. ``certified_name``: the name in its certificate, if that is not ``host``."""
 
     host: str
     port: int
@@ -100,8 +98,8 @@ def check(remote: RemoteConfig) -> None:
 
 
 class Channel:
-    """One end of a connection: records out by :meth:`send`, records in by ``on_record``; ``on_closed`` is called once with
-    the reason, unless this end is closed by :meth:`close`.
+    """One end of a connection: :meth:`send` sends records, ``on_record`` receives them. ``on_closed`` is called once with
+    the reason, unless this end calls :meth:`close`.
     """
 
     def __init__(self, types: Sequence[type[Message]], peer: str) -> None:
@@ -130,7 +128,7 @@ class Channel:
             raise ProcessFailed("the other side has stopped reading")
 
     def break_off(self, reason: str) -> None:
-        """End the connection, and report it."""
+        """End the connection and report it."""
         if not self._is_closed:
             self.close()
             self.on_closed(reason)
@@ -143,7 +141,7 @@ class Channel:
             self._over.set_result(None)
 
     async def carry(self, read: Callable[[], Any], write: Callable[[bytes], Any]) -> None:
-        """Move records both ways until either side ends it."""
+        """Move records both ways until either side ends the connection."""
         tasks = [asyncio.create_task(self._read(read)), asyncio.create_task(self._write(write))]
         try:
             waiting: set[asyncio.Future[Any]] = {*tasks, self._over}
@@ -202,7 +200,7 @@ class ClientChannel(Channel):
             await self._grpc_channel.close()
 
     async def closed(self) -> None:
-        """Wait until everything of it is freed."""
+        """Wait until all of its resources are free."""
         await asyncio.gather(self._task, return_exceptions=True)
 
 
@@ -213,8 +211,8 @@ async def connect(
     on_record: Callable[[Message, bytes], None],
     on_closed: Callable[[str], None],
 ) -> ClientChannel:
-    """Begin to connect to a worker; what fails is reported to ``on_closed``. Raises ``ConfigError`` for an address that
-    needs TLS and for files that cannot be read, ``ProcessFailed`` for a name without an address.
+    """Start to connect to a worker; failures are reported to ``on_closed``. Raises ``ConfigError`` for an address that needs
+    TLS and for unreadable files, ``ProcessFailed`` for a name without an address.
     """
     grpc = _grpc()
     try:
@@ -248,14 +246,14 @@ class Listener:
         self._limiting = asyncio.create_task(limit.enforce(), name="connections")
 
     async def close(self) -> None:
-        """Take no more connections, and end those that are there."""
+        """Accept no more connections, and end the open ones."""
         self._limiting.cancel()
         await self._server.stop(CLOSE_TIMEOUT_S)
 
 
 class _HealthChecks:
-    """Answers ``grpc.health.v1.Health/Check``, which asks for no token. The server's places are not used up by those whose
-    message never comes: they have a bound of their own, and end soon.
+    """Answers ``grpc.health.v1.Health/Check``, which needs no token. Health checks have a limit and a timeout of their own,
+    so that they cannot use up the places of servers.
     """
 
     def __init__(self, is_serving: Callable[[], bool]) -> None:

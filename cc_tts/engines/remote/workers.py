@@ -30,7 +30,7 @@ WHERE_TO_LOOK: Final = "`GET /readyz` of the pool says why, `GET /v1/cluster` ho
 WHAT_TO_CHECK: Final = "check that `cc-tts worker` runs there, the port, firewalls, and [remote] at both ends"
 
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a name; raises ``OSError``."""
+"""Looks up the addresses of a name; raises ``OSError``."""
 
 log = logs.get(__name__)
 
@@ -54,11 +54,11 @@ class RemoteWorkers:
         self._links: dict[str, WorkerLink] = {}
         self._of_names: dict[WorkerAddress, set[str]] = {}
         self._faults: dict[str, str] = {}
-        """Names that have no address, and why."""
+        """The names that have no address, and why."""
         self._following: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
         self._of_pool: dict[str, Endpoint] | None = None
-        """``None`` until the pool has named any."""
+        """The workers of the pool; ``None`` until the pool has named any."""
         self._pool_news = asyncio.Event()
         for address in map(parse, config.tts.workers):
             if address.scheme in ("dns", "pool"):
@@ -68,12 +68,12 @@ class RemoteWorkers:
 
     @property
     def links(self) -> Sequence[WorkerLink]:
-        """Those that are known now, reached or not."""
+        """The workers that are known now, connected or not."""
         return tuple(self._links.values())
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """Those that have been reached, and what they said of themselves."""
+        """The workers that have been reached, with what they reported about themselves."""
         return tuple(
             Worker(address=link.name, generation=link.generation, device=link.device, draining=link.is_leaving)
             for link in self.links
@@ -82,7 +82,7 @@ class RemoteWorkers:
 
     @property
     def faults(self) -> list[str]:
-        """Which workers are not reached, and why, a sentence each."""
+        """The workers that cannot be reached, and why, a sentence each."""
         of_pools = [f"{name}: {why}; {WHERE_TO_LOOK}" for name, why in self._faults.items() if name.startswith("pool:")]
         found = [
             f"the speech worker {name} cannot be used: {why}"
@@ -95,7 +95,7 @@ class RemoteWorkers:
         return of_pools + [f"{each}; {WHAT_TO_CHECK}" for each in found]
 
     async def start(self, *, is_needed: bool) -> None:
-        """Try each once, and keep trying. ``is_needed``: wait ``tts.worker_start_timeout_s`` for one of them; raises
+        """Connect to each, and keep trying. ``is_needed``: wait for one of them for ``tts.worker_start_timeout_s``; raises
         ``ProcessFailed`` if none comes.
         """
         await asyncio.gather(*(self._start(link) for link in self.links), *map(self._refresh, self._names))
@@ -126,8 +126,8 @@ class RemoteWorkers:
         await asyncio.gather(*(link.process.stop() for link in self.links))
 
     def set_pool_workers(self, workers: Iterable[Worker]) -> None:
-        """The workers of the pool from now on: new ones are connected to, and those that drain or are gone left once nothing
-        is spoken there. What has no address of a worker is left out.
+        """Use these workers of the pool from now on: connect to new ones, and disconnect from draining and removed ones when
+        they have no streams left. Entries that are not a worker's address are ignored.
         """
         found: dict[str, Endpoint] = {}
         for worker in workers:
@@ -176,8 +176,8 @@ class RemoteWorkers:
             await asyncio.gather(*map(self._refresh, self._names))
 
     async def _refresh(self, name: WorkerAddress) -> None:
-        """Look a name up: new addresses are connected to, and those that are gone left once nothing is spoken there. A
-        name that cannot be looked up keeps the addresses that it had.
+        """Look a name up: connect to new addresses, and disconnect from removed ones when they have no streams left. If the
+        look-up fails the addresses stay.
         """
         if name.scheme == "pool":
             await self._follow(name, self._of_pool)

@@ -1,1 +1,1 @@
-"""The boundary between the server process and the engine's worker: one process a device."""
+"""The boundary between the server process and the engine's workers, one process for each device."""

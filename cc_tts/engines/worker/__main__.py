@@ -23,7 +23,7 @@ log = logs.get("cc_tts.engines.worker")
 
 
 def main() -> int:
-    """Run until a shutdown is asked for or the server is gone; returns the exit status."""
+    """Run until the server asks for the end or is gone; return the exit status."""
     try:
         return child.run("worker", WorkerSettings, TO_WORKER, _start, build=_build)
     except DeviceLost as error:  # what it holds is freed by the end of the process only; the supervisor starts another
@@ -55,7 +55,7 @@ def _start(settings: WorkerSettings, link: child.Link) -> Callable[[], None]:
 
 
 def _describe(link: child.Link, description: EngineDescription) -> None:
-    """Say what there is, and wait for the end."""
+    """Send the description of the voices, and wait for the end."""
     link.channel.send(description)
     link.channel.send(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0))
     while not link.is_over:
@@ -63,7 +63,7 @@ def _describe(link: child.Link, description: EngineDescription) -> None:
 
 
 def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoader:
-    """The loader of the engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
+    """Return the loader of the engine in ``tts.engine``. ``wake`` is for engines with threads of their own."""
     if settings.tts.engine in {"onnx", "espeak"}:
         from cc_tts.engines.cpu.engine import CpuEngine
         from cc_tts.engines.cpu.voices import find_espeak, find_models

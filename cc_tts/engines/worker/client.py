@@ -86,14 +86,14 @@ class WorkerEngine:
         return next(filter(None, refusals), "the engine is at its limit")
 
     def is_full(self, voice: str | None = None) -> bool:
-        """Whether there are workers and none has room; see the contract."""
+        """Whether there are workers and none of them accepts a stream; see the contract."""
         if (beside := self._beside_for(voice)) is not None:
             return beside.is_full(voice)
         ready = self._ready_for(voice)
         return self._state == "started" and bool(ready) and not any(worker.room for worker in ready)
 
     def _beside_for(self, voice: str | None) -> Engine | None:
-        """The other engine, if it is the one that has the voice."""
+        """Return the other engine, if it has the voice."""
         if self._beside is None or voice is None or self._find(voice) is not None:
             return None
         with contextlib.suppress(UnknownVoice, EngineFailed):
@@ -117,13 +117,14 @@ class WorkerEngine:
         return self._lost_because(silent) if silent is not None or not ready else None
 
     def _lost_because(self, voice: str | None) -> str:
-        """Why no worker is ready, or none that has this voice."""
+        """Return why no worker is ready, or none with this voice."""
         what = f"no worker that is ready has the voice {voice}" if self._ready else "no engine worker is ready"
         lost = [worker for worker in self._workers if not worker.is_ready]
         return f"{what}: " + "; ".join(f"{worker.down_reason or worker.process.state}" for worker in lost)
 
     def utilisation(self, voice: str) -> float:
-        """The share of streams that are open, of those that the workers with the voice have and would still take.
+        """Return the share of open streams among those that the workers with the voice have or would accept. This is not
+        ``EngineLoad.utilisation``: a fast device works ahead, and refuses streams long before it is always busy.
 
         Not ``EngineLoad.utilisation``: a fast device speaks ahead, and refuses long before it is busy all the time.
         """
@@ -144,7 +145,7 @@ class WorkerEngine:
         return [worker for worker in self._workers if worker.is_ready]
 
     def _ready_for(self, voice_id: str | None) -> list[WorkerLink]:
-        """Those that speak with this voice, if one of them all does."""
+        """Return the ready workers, or those with this voice if one is named."""
         voice = self._find(voice_id) if voice_id is not None else None
         return [worker for worker in self._ready if voice is None or worker.has_voice(voice)]
 
@@ -229,7 +230,7 @@ class WorkerEngine:
         raise unknown_voice(wanted, self.voices())
 
     def _speaker_of(self, language: str, voices: Sequence[Voice], default: Voice) -> Voice:
-        """The best voice that this machine keeps up with: its choice is the same for every prompt, however busy it is."""
+        """Return the best voice that this machine can keep up with. It is the same for every prompt, whatever the load."""
         live = [voice for voice in voices if voice.is_live]
         if (found := best_for_language(language, live, default=default if default.is_live else None)) is not None:
             return found
@@ -244,7 +245,7 @@ class WorkerEngine:
         raise unknown_language(language, self.voices())
 
     def open_stand_in(self, voice: str, speed: float = 1.0) -> SpeechStream | None:
-        """Begin it in another engine, if that has a voice of the language; see the contract."""
+        """Open it in another engine, if that has a voice of the language; see the contract."""
         found = self.resolve_voice(voice, None)
         if self._beside_for(voice) is not None:
             own = best_for_language(found.language, self._own_voices)
@@ -257,7 +258,7 @@ class WorkerEngine:
     def open(
         self, voice: str, speed: float = 1.0, *, instructions: str = "", call_id: str = "", must_speak: bool = False
     ) -> SpeechStream:
-        """Begin one utterance, in the worker that would speak first; see the contract."""
+        """Open one utterance in the worker that would speak first; see the contract."""
         if (beside := self._beside_for(voice)) is not None:
             return beside.open(voice, speed, instructions=instructions, call_id=call_id, must_speak=must_speak)
         found, manner = self.resolve_voice(voice, None), (speed, instructions)
@@ -276,9 +277,9 @@ class WorkerEngine:
     def _open(
         self, voice: Voice, manner: tuple[float, str], key: str, tried: set[WorkerLink], *, must_speak: bool
     ) -> tuple[SpeechStream, bool]:
-        """In a worker that was not tried yet, or in the fallback, as the second value says. ``manner`` is the speed with
-        the instructions. ``must_speak``: it cannot wait for free capacity, as its worker was lost or is late, or it has
-        waited already.
+        """Open it in a worker that was not tried yet, or in the fallback; the second value says which. ``manner``: speed and
+        instructions. ``must_speak``: it cannot wait for free capacity, because its worker was lost or is late, or because it
+        has waited already.
         """
         ready = [worker for worker in self._ready if worker.has_voice(voice)]
         is_left = any(worker not in tried and worker.room for worker in ready)
@@ -302,6 +303,6 @@ class WorkerEngine:
         return worker.open(next(self._stream_ids), voice, manner, is_elsewhere=is_elsewhere), False
 
     def _is_elsewhere(self, voice: Voice, tried: Collection[WorkerLink]) -> bool:
-        """Whether what a worker gives up would be spoken by another worker or by the fallback."""
+        """Whether another worker or the fallback would speak what this worker gives up."""
         others = (worker for worker in self._ready if worker not in tried and worker.has_voice(voice))
         return self._may_resume and (self._fallback is not None or any(worker.room for worker in others))

@@ -1,5 +1,5 @@
-"""One utterance where there are several workers: refused by one, it goes to the next best; if its worker is lost, another
-one goes on from the text chunk under way. Runs on: the event loop.
+"""One utterance across several workers: if one refuses it, the next best gets it; if its worker is lost, another continues
+from the current text chunk. Runs on: the event loop.
 """
 
 from collections import deque
@@ -13,13 +13,13 @@ from cc_tts.engines.worker.link import WorkerLost
 from cc_tts.errors import CcTtsError, EngineOverloaded
 
 MAX_REFUSALS: Final = 2
-"""Workers that may refuse an utterance before it fails (unmeasured)."""
+"""The workers that may refuse an utterance before it fails (unmeasured)."""
 SAID_AGAIN_BELOW_MS: Final = 1500.0
-"""A text chunk of which more was given out is not said again (unmeasured)."""
+"""A text chunk is not said again if more of it than this was delivered (unmeasured)."""
 
 OpenElsewhere = Callable[[CcTtsError | None], tuple[SpeechStream, bool]]
-"""A stream in a worker that this utterance was not in yet, or, as the second value says, of the fallback; given why the one
-before broke off. Raises what :meth:`cc_tts.engines.worker.client.WorkerEngine.open` does if there is none.
+"""Opens a stream in a worker that this utterance has not used, or in the fallback; the second value says which. Its argument
+is why the stream before broke. Raises as :meth:`cc_tts.engines.worker.client.WorkerEngine.open` if there is none.
 """
 
 log = logs.get(__name__)
@@ -33,21 +33,21 @@ class FailoverStream:
         self._may_resume = may_resume
         self._on_resumed = on_resumed
         self._stream, self._is_altered = open_elsewhere(None)
-        """The stream that is read now, and whether it may say something else than was asked for (``_is_altered``)."""
+        """The stream that is read now, and whether its words may differ from those requested."""
         self._texts: deque[tuple[str, int]] = deque()
-        """Text chunks from the one under way on."""
+        """The text chunks from the current one on."""
         self._is_text_whole = False
         self._is_cancelled = False
         self._num_refusals = 0
         self._has_given = False
-        """Whether the stream that it is in now has given audio."""
+        """Whether the current stream has delivered audio."""
         self._rate_hz = 0
         self._given_index = -1
         self._given_ms = 0.0
-        """Audio of the text chunk under way that was given out."""
+        """The delivered audio of the current text chunk, ms."""
         self._has_listener = False
         self._was_lost = False
-        """Its worker was, and nothing has come from another one yet."""
+        """Whether its worker was lost and no other has delivered anything yet."""
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk; see the contract."""
@@ -98,7 +98,7 @@ class FailoverStream:
             self._given_ms = max(self._given_ms, SAID_AGAIN_BELOW_MS)
 
     def _after_refusal(self, refusal: EngineOverloaded) -> bool:
-        """Ask another worker, if none has given anything; raises ``refusal`` if there is none."""
+        """Try another worker, if no audio was delivered; raises ``refusal`` if there is none."""
         if self._is_cancelled:
             return False
         self._num_refusals += 1
@@ -108,7 +108,7 @@ class FailoverStream:
         return True
 
     def _after_loss(self, loss: WorkerLost) -> bool:
-        """Have another worker say what was not given out; ``False`` if nothing is left. Raises ``loss`` if there is none."""
+        """Have another worker say the rest; return ``False`` if nothing is left. Raises ``loss`` if there is none."""
         if self._is_cancelled:
             return False
         if not self._may_resume:

@@ -1,5 +1,5 @@
-"""One worker as the server sees it: its state, what it can do, how busy it is, and the streams in it. The worker is a child
-process, or is reached over the network.
+"""One worker from the server's side: its state, its abilities, its load and its streams. The worker is a child process, or
+is reached over the network.
 
 A worker that dies fails its streams with a typed error and is started again. A worker stalls when it owes audio to a stream
 and has given none to any for ``tts.stall_timeout_ms``. Owed is what a reader waits for after the text is complete and the
@@ -53,37 +53,37 @@ RETRY_AFTER_S: Final = 2
 DESCRIPTION_TIMEOUT_S: Final = 10.0
 """The time from ``Ready`` to the description and the first report (unmeasured)."""
 REFRESH_TIMEOUT_S: Final = 60.0
-"""The time in which a worker loads the voices that are new (unmeasured)."""
+"""The time in which a worker loads new voices (unmeasured)."""
 HEARTBEAT_TIMEOUT_S: Final = 60.0
-"""One step of the engine may be long on a machine without a GPU (unmeasured)."""
+"""One step of the engine may take long on a machine without a GPU (unmeasured)."""
 STALL_LOOK_S: Final = 0.2
-"""How often open streams are looked after (unmeasured)."""
+"""The interval of checking open streams (unmeasured)."""
 SLOW_ENGINE_FACTOR: Final = 3.0
-"""An engine that predicts a first audio of several seconds (without a GPU) may be silent for so many times that
+"""An engine whose predicted first audio takes several seconds (without a GPU) may be silent for this many times as long
 (unmeasured).
 """
 HUNG_FACTOR: Final = 5.0
-"""A worker that answers pings may be silent for so many times the stall timeout before it counts as hung; unmeasured."""
+"""A worker that answers pings counts as hung after this many times the stall timeout; unmeasured."""
 UNANSWERED_SHARE: Final = 0.5
-"""A share of the stall timeout: a worker that has left a ping unanswered for longer does not run (unmeasured)."""
+"""A worker that leaves a ping unanswered for this share of the stall timeout does not run (unmeasured)."""
 LATE_PATIENCE_S: Final = 1.0
-"""How long the next stream waits for a worker that was found late and has given nothing since, s (unmeasured)."""
+"""The time that the next stream waits for a worker that was found late and has delivered nothing since, s (unmeasured)."""
 TAKEN_INTERVAL_MS: Final = 100.0
-"""How often the worker gets a report of what the listener's side has taken, ms of audio (unmeasured)."""
+"""The interval of the reports to the worker about how much was taken, ms of audio (unmeasured)."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-"""Half a character, for which UTF-8 and so the channel has no bytes."""
+"""An unpaired surrogate, which UTF-8 and so the channel cannot carry."""
 
 log = logs.get(__name__)
 
 
 class WorkerLost(EngineFailed):
-    """The worker ended, hung, or is not reached any more; the stream itself was in order."""
+    """The worker ended, hung, or cannot be reached; the stream itself was in order."""
 
 
 MakeProcess = Callable[[Callable[[Message, bytes], None], Callable[[str], None]], Peer]
-"""Makes what carries messages to a worker and back: a :class:`Supervisor`, or a connection to another machine. It is given
-who takes the worker's messages, and who is called with the reason when it is down.
+"""Makes the carrier of messages to a worker: a :class:`Supervisor`, or a connection to another machine. Its arguments are
+the receiver of the worker's messages, and the function that is called with the reason when the worker is down.
 """
 
 
@@ -94,21 +94,21 @@ class OpenStream(ABC):
         self._rate_hz = rate_hz
         self._listener = ListenerClock()
         self.buffered_ms: float | None = None
-        """The listener's side held so much when it last said so; ``None``: there may be no listener."""
+        """The audio that the listener had not played at its last report; ``None`` if there may be no listener."""
         self._is_text_whole = False
         self._is_over = False
         self.silence = Watchdog(link.clock, max_step_s=2 * STALL_LOOK_S)
-        """The time for which audio has been owed; see :meth:`poll`."""
+        """Counts for how long audio has been owed; see :meth:`poll`."""
 
     @property
     @abstractmethod
     def can_move(self) -> bool:
-        """Whether it would be spoken elsewhere if it broke off."""
+        """Whether it could be spoken elsewhere if it broke off."""
 
     @property
     @abstractmethod
     def _is_waited_for(self) -> bool:
-        """Whether all audio that came was taken, and more is waited for."""
+        """Whether all audio was taken and a reader waits for more."""
 
     @abstractmethod
     def deliver(self, chunk: SpeechChunk) -> None:
@@ -119,14 +119,14 @@ class OpenStream(ABC):
         """Nothing more will come."""
 
     def poll(self) -> bool:
-        """Whether audio is owed: the listener has nothing left and only the engine can help. Counts for how long."""
+        """Whether audio is owed: the listener has nothing left, and only the engine can help. Counts for how long."""
         is_dry = self._listener.left_ms(self._link.now_ms) <= 0.0
         is_owed = self._is_text_whole and is_dry and self._is_waited_for
         self.silence.count(owed=is_owed)
         return is_owed
 
     def break_off(self, failure: CcTtsError | None) -> None:
-        """Free what it holds in the worker, then :meth:`over`."""
+        """Free its resources in the worker, then call :meth:`over`."""
         if self._link.streams.pop(self.stream_id, None) is not None:
             self._link.send(CancelStream(self.stream_id))
         self.over(failure)
@@ -213,7 +213,7 @@ class WorkerStream(OpenStream):
         self._news.set()
 
     def over(self, failure: CcTtsError | None) -> None:
-        """Nothing more will come: what is queued is still given out, then ``failure`` is raised if there is one."""
+        """Nothing more will come: queued audio is still delivered, then ``failure`` is raised if there is one."""
         if not self._is_over:
             self._is_over, self._failure = True, failure
             result = "cancelled" if self._is_cancelled else _result(failure)
@@ -246,36 +246,36 @@ class WorkerLink:
         self.clock = clock
         self._stall_timeout_ms = stall_timeout_ms
         self._hung_factor = hung_factor
-        """A worker that answers pings may be silent for so many times the stall timeout."""
+        """A worker that answers pings counts as hung after this many times the stall timeout."""
         self._has_given = False
         self._is_late = False
-        """It was found late, and has given nothing since."""
+        """Whether it was found late and has delivered nothing since."""
         self._silence = Watchdog(clock, max_step_s=2 * STALL_LOOK_S)
-        """The time for which audio was owed and none given."""
+        """The time for which audio was owed and none was delivered."""
         self._watch: asyncio.Task[None] | None = None
         self._metrics = metrics
         self._load_metrics = load_metrics or metrics
-        """They show how busy it is and what became of its streams; a worker that only helps out has its own."""
+        """The metrics of its load and its streams. A worker that only helps out has separate ones."""
         self.streams: dict[int, OpenStream] = {}
         self._usable = asyncio.Event()
         self._described = asyncio.Event()
-        """It has said which voices it has, since it was asked the last time."""
+        """Set when it has described its voices since the last request."""
         self._num_opened_since_report = 0
         self.description: EngineDescription | None = None
         self._voices = VoiceIndex()
         self.load: EngineLoad | None = None
         self.down_reason: str | None = None
         self.is_leaving = False
-        """True while open streams are spoken to their end and nothing more is opened."""
+        """Whether no new streams are opened in it; the open ones are completed."""
         self.identity = ""
-        """A worker on another machine has one: another identity sounds different."""
+        """Only workers on other machines have one; another identity sounds different."""
         self.generation = __version__
         self.device = ""
         self.process = make_process(self._on_message, self._on_down)
 
     @property
     def now_ms(self) -> float:
-        """The instant, as its listeners' clocks have it."""
+        """The current time, by the clock of its listeners."""
         return self.clock.now_ns() / NS_PER_MS
 
     @property
@@ -285,18 +285,18 @@ class WorkerLink:
 
     @property
     def capacity(self) -> WorkerCapacity | None:
-        """The capacity that a stream opened now would meet; ``None`` if none can be opened."""
+        """Its capacity for a stream that is opened now; ``None`` if none can be opened."""
         if not self.is_ready or self.load is None:
             return None
         return capacity_of(self.load, num_opened=self._num_opened_since_report, generation=self.generation)
 
     @property
     def room(self) -> int:
-        """How many streams it would still take."""
+        """How many streams it would still accept."""
         return self.capacity.room if self.capacity is not None else 0
 
     def find_voice(self, voice_id: str) -> Voice | None:
-        """The voice that it speaks with for this id; it keeps its voices while it starts again."""
+        """Return its voice for this id. It keeps its voices while it restarts."""
         return self._voices.find(voice_id)
 
     def has_voice(self, voice: Voice) -> bool:
@@ -304,7 +304,7 @@ class WorkerLink:
         return found is not None and found.is_of_same_model(voice)
 
     async def start(self) -> None:
-        """Start the process and learn what it can do; raises ``ProcessFailed``, which says why, if it does not start."""
+        """Start the process and wait for its description; raises ``ProcessFailed`` with the reason if it does not start."""
         await self.process.start()
         try:
             await self.described()
@@ -321,7 +321,7 @@ class WorkerLink:
             raise ProcessFailed(f"the {self.name} process started but did not say what it can do") from None
 
     def forget(self) -> None:
-        """Take what was measured of it out of the metrics: it does not come back."""
+        """Remove its values from the metrics, since it will not return."""
         metrics = self._load_metrics
         for gauge in (
             metrics.engine_streams,
@@ -335,7 +335,7 @@ class WorkerLink:
             metrics.engine_pages.remove(self.name, state)
 
     async def refresh_voices(self) -> None:
-        """Have it look for voices again, and wait a while for what it says. One that is down looks when it starts."""
+        """Have it look for voices again, and wait a while for the result. A worker that is down looks when it starts."""
         if not self.is_ready:
             return
         self._described.clear()
@@ -349,14 +349,16 @@ class WorkerLink:
     def open(
         self, stream_id: int, voice: Voice, manner: tuple[float, str], *, is_elsewhere: Callable[[], bool]
     ) -> WorkerStream:
-        """Begin a stream here, in a speed and by instructions. ``is_elsewhere``: whether something else would speak it."""
+        """Open a stream in it, with a speed and instructions. ``is_elsewhere``: whether another worker or engine could speak
+        it.
+        """
         stream = WorkerStream(stream_id, self, voice.rate_hz, is_elsewhere)
         traceparent = "" if stream.spans is None else stream.spans.traceparent
         self.begin(stream, StreamRequest(stream_id, voice.id, *manner, traceparent))
         return stream
 
     def begin(self, stream: OpenStream, request: StreamRequest) -> None:
-        """Send the request of a stream and deliver to it what comes."""
+        """Send the request of a stream and deliver its audio to it."""
         self.send(request)
         self.streams[stream.stream_id] = stream
         self._num_opened_since_report += 1
@@ -364,7 +366,7 @@ class WorkerLink:
             self._watch = asyncio.create_task(self._watch_streams(), name=f"watch the streams of {self.name}")
 
     async def _watch_streams(self) -> None:
-        """While streams are open, look for audio that is owed for too long."""
+        """While streams are open, look for audio that has been owed for too long."""
         if not self._is_late:
             self._silence.heard()
         while self.streams:
@@ -381,7 +383,7 @@ class WorkerLink:
                 self._look_after(stream, timeout_s)
 
     def _listen(self, *, is_owed: bool) -> None:
-        """Count for how long nothing came of what is owed."""
+        """Count for how long no owed audio has come."""
         if self._has_given:
             self._has_given = self._is_late = False
             self._silence.heard()
@@ -399,7 +401,9 @@ class WorkerLink:
         return self.process.silent_s >= max(RESPONSE_TIMEOUT_S, UNANSWERED_SHARE * timeout_s)
 
     def _look_after(self, stream: OpenStream, timeout_s: float) -> None:
-        """Break a stream off that is owed audio for too long. One without a listener may be behind those that have one."""
+        """Break off a stream that has been owed audio for too long. A stream without a listener may have to
+        wait for others.
+        """
         is_stalled = self._silence.seconds > timeout_s or self._is_late
         silent_s = stream.silence.seconds
         patience_s = min(timeout_s, LATE_PATIENCE_S) if self._is_late else timeout_s
@@ -412,12 +416,12 @@ class WorkerLink:
         stream.break_off(WorkerLost(f"no audio for {silent_s:.1f} s", retry_after_s=RETRY_AFTER_S))
 
     def send(self, message: Message) -> None:
-        """Send; a worker that is gone fails its streams by itself."""
+        """Send a command. If the worker is gone, its streams fail anyway."""
         with contextlib.suppress(ProcessFailed):
             self.process.send(message)
 
     def fail_all(self, error: CcTtsError) -> None:
-        """Every stream breaks off."""
+        """Break off every stream."""
         streams, self.streams = self.streams, {}
         for stream in streams.values():
             stream.over(error)
@@ -451,7 +455,7 @@ class WorkerLink:
             stream.over(failure)
 
     def count_first_audio(self, ms: float) -> None:
-        """The first audio of a stream came so long after its first text, ms."""
+        """Record the time from a stream's first text to its first audio, ms."""
         metrics = self._load_metrics
         generation = metrics.generation_label(self.generation)
         metrics.engine_generation_first_audio.labels(generation=generation).observe(ms / 1000)
@@ -462,7 +466,7 @@ class WorkerLink:
         metrics.engine_generation_streams.labels(generation=generation, result=result).inc()
 
     def _show(self, load: EngineLoad) -> None:
-        """Show the load as metrics; the counts of a worker begin anew with each process."""
+        """Set the metrics of the load. The counters of a worker start at 0 with each process."""
         metrics, worker, before = self._load_metrics, self.name, self.load
         metrics.engine_streams.labels(worker=worker).set(load.num_streams)
         metrics.engine_room.labels(worker=worker).set(load.room)

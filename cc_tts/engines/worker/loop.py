@@ -37,19 +37,19 @@ from cc_tts.processes import child
 from cc_tts.tracing.context import TraceContext
 
 IDLE_WAIT_S: Final = 0.5
-"""How long the loop sleeps when there is nothing to do; news wakes it (unmeasured)."""
+"""The time that the loop sleeps when there is nothing to do; a message wakes it (unmeasured)."""
 BACKLOG_WAIT_S: Final = 0.005
-"""The same, while the socket has not taken everything (unmeasured)."""
+"""The same while the socket has not accepted everything (unmeasured)."""
 REPORT_INTERVAL_MS: Final = 200.0  # unmeasured
 MAX_RECORD_BYTES: Final = 1 << 19
-"""Audio is cut into records of at most this size (unmeasured)."""
+"""Audio is split into records of at most this size (unmeasured)."""
 
 
 log = logs.get(__name__)
 
 
 class WorkerLoop:
-    """Moves the engine on and carries news in and out."""
+    """Advances the engine, and passes messages in and out."""
 
     def __init__(self, engine: EngineCore, link: child.Link, loader: EngineLoader, *, clock: Clock) -> None:
         self._engine = engine
@@ -61,14 +61,12 @@ class WorkerLoop:
         self._reported: EngineLoad | None = None
         self._reported_ns = 0
         self._was_asked = False
-        """A stream was asked for since the last report."""
+        """Whether a stream was requested since the last report."""
         self._traced: dict[int, tuple[str, int]] = {}
-        """The id of the trace of each stream that has one, and when its first text came, ns."""
+        """The trace id of each traced stream, and when its first text arrived, ns."""
 
     def work(self) -> None:
-        """Handle what came, do one step, send what came of it. Raises ``DeviceLost`` if the engine has nothing left to work
-        with.
-        """
+        """Handle the messages, do one step, and send its results. Raises ``DeviceLost`` if the engine cannot go on."""
         if not self._has_described:
             self._has_described = True
             self._channel.send(description_of(self._loader))
@@ -91,7 +89,7 @@ class WorkerLoop:
         return BACKLOG_WAIT_S if self._channel.has_backlog else IDLE_WAIT_S
 
     def _obey(self, command: Command) -> None:
-        """Carry a command out; an error ends this stream and no other."""
+        """Carry out a command. An error ends only its own stream."""
         engine, stream_id = self._engine, command.stream_id
         self._note_traced(command)
         try:
@@ -130,7 +128,7 @@ class WorkerLoop:
                 self._traced.pop(command.stream_id, None)
 
     def _describe(self) -> None:
-        """Tell in the next round which voices there are."""
+        """Send a description of the voices in the next round."""
         self._has_described = False
         self._link.wake()
 
@@ -174,17 +172,17 @@ class WorkerLoop:
 
 
 def description_of(loader: EngineLoader) -> EngineDescription:
-    """Return what the worker can do now."""
+    """Return the description of the worker's abilities."""
     return EngineDescription(
         tuple(loader.voices), tuple(loader.languages), tuple(loader.variants), tuple(loader.faults)
     )
 
 
 def _admission(load: EngineLoad) -> tuple[int, int, str]:
-    """The values that decide whether the next stream is taken."""
+    """Return the values that decide about the next stream."""
     return load.num_streams, load.room, load.refusal
 
 
 def _is_length(ms: float | None) -> bool:
-    """Whether a server's report makes sense: neither negative nor infinite nor NaN."""
+    """Whether a server's report is valid: neither negative nor infinite nor NaN."""
     return ms is not None and 0.0 <= ms < math.inf

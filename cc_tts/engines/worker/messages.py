@@ -40,7 +40,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PushText(Command, frozen=True):
-    """One more text chunk of it."""
+    """One more text chunk of a stream."""
 
     text: str
     text_chunk_index: int
@@ -51,12 +51,12 @@ class EndText(Command, frozen=True):
 
 
 class CancelStream(Command, frozen=True):
-    """Free it; no answer is sent, and what is under way is dropped by the server."""
+    """Free a stream; there is no answer, and the server drops what is still on its way."""
 
 
 class PlaybackProgress(Command, frozen=True):
-    """The listener's side has taken so much of the audio since the start; ``ahead_ms`` of it is not played yet, or nobody
-    knows (speech without a call).
+    """The reader has taken this much audio since the start; ``ahead_ms`` of it is not played yet, or unknown (speech without
+    a call).
     """
 
     taken_ms: float
@@ -64,21 +64,21 @@ class PlaybackProgress(Command, frozen=True):
 
 
 class RefreshVoices(Command, frozen=True):
-    """Look for voices that came or went since; a description follows. It concerns no stream."""
+    """Look for voices that were added or removed; a description follows. It concerns no stream."""
 
     stream_id: int = 0
 
 
 class EngineDescription(Report, frozen=True):
-    """After ``Ready``, and after ``RefreshVoices``: what the worker can do."""
+    """The abilities of the worker; sent after ``Ready`` and after ``RefreshVoices``."""
 
     voices: tuple[Voice, ...]
     languages: tuple[str, ...] = ()
-    """Every voice speaks these besides its own."""
+    """The languages that every voice speaks in addition to its own."""
     variants: tuple[str, ...] = ()
-    """Names that every voice takes after a plus sign."""
+    """The names that may follow every voice after a plus sign."""
     faults: tuple[str, ...] = ()
-    """Files that should be voices and cannot be used, and why: a sentence each."""
+    """The voice files that cannot be used, and why: a sentence each."""
 
 
 class StreamEnded(Report, frozen=True):
@@ -88,8 +88,8 @@ class StreamEnded(Report, frozen=True):
 
 
 class StreamFailed(Report, frozen=True):
-    """It broke off, or was refused. ``code`` is that of the error (:mod:`cc_tts.errors`). ``is_worker_lost``: behind a
-    worker on another machine, the process that spoke has ended.
+    """The stream broke off or was refused. ``code`` is that of the error (:mod:`cc_tts.errors`). ``is_worker_lost``: the
+    engine process behind a worker on another machine has ended.
     """
 
     stream_id: int

@@ -1,4 +1,5 @@
-"""A stream in a worker as spans of its utterance. The server writes them; a worker says how long it took for each chunk.
+"""The spans of a stream in a worker, below its utterance's span. The server records them from the times that the worker
+reports.
 
 Runs on: the event loop.
 """
@@ -23,17 +24,17 @@ class StreamSpans:
 
     @classmethod
     def begin(cls, worker: str) -> "StreamSpans | None":
-        """Begin the spans of a stream that is asked for now; ``None`` if nothing traces it."""
+        """Begin the spans of a stream that is requested now; ``None`` if it is not traced."""
         parent = CURRENT.get()
         return None if parent is None else cls(parent, worker)
 
     @property
     def traceparent(self) -> str:
-        """The header by which the worker knows the trace."""
+        """The header that tells the worker the trace."""
         return self._first.context.traceparent
 
     def audio(self, chunk: SpeechChunk, asked_ns: int | None) -> None:
-        """Audio came; the first text was sent at ``asked_ns``."""
+        """Note that audio has arrived. The first text was sent at ``asked_ns``."""
         self._made_ms = chunk.made_ms
         if self._rest is not None:
             return

@@ -239,15 +239,15 @@ class _Collect(argparse.Action):
 
 def _serve(options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.config import load as configuration
-    from cc_tts.ua.client import knock
+    from cc_tts.ua.client import ask_waiting_processes
 
-    knocks = knock(config)  # the calls of a server before this one wait: what follows takes longer
+    asked = ask_waiting_processes(config)  # the calls of a server before this one wait: what follows takes longer
     from cc_tts.server import serve
 
     return serve(
         config,
         read_config=lambda: configuration.load(options.config, environ=os.environ, overrides=options.set),
-        knocks=knocks,
+        asked=asked,
     )
 
 

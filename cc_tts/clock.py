@@ -1,4 +1,4 @@
-"""Time, injected. Nobody else in the package calls ``time``.
+"""The clock, which is injected everywhere. No other module of the package imports ``time``.
 
 CLOCK_MONOTONIC is one clock for all processes of a machine, so instants cross process boundaries and may be subtracted.
 """
@@ -10,7 +10,7 @@ NS_PER_MS = 1_000_000
 
 
 def thread_cpu_ns() -> int:
-    """The time of a core that the calling thread has taken."""
+    """Return the processor time that the calling thread has used."""
     return time.thread_time_ns()
 
 

@@ -55,7 +55,7 @@ from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.server.client import MrcpProcess
 from cc_tts.processes import systemd, threads
-from cc_tts.processes.adoption import Knock
+from cc_tts.processes.adoption import AskedChild
 from cc_tts.processes.tasks import first_of
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
@@ -80,10 +80,14 @@ log = logs.get(__name__)
 
 
 class Server:
-    """The server process: it makes all parts, starts and ends them."""
+    """The server process: makes all parts, and starts and ends them."""
 
     def __init__(
-        self, config: Config, *, read_config: Callable[[], Config], knocks: Mapping[str, Knock] = MappingProxyType({})
+        self,
+        config: Config,
+        *,
+        read_config: Callable[[], Config],
+        asked: Mapping[str, AskedChild] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._read_config = read_config
@@ -123,7 +127,7 @@ class Server:
             metrics=self.metrics,
         )
         self.ua = UaClient(
-            config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc, knocks=knocks
+            config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc, asked=asked
         )
         self.vad = VadProcess(config, clock=clock, on_down=restarts.labels(process="vad").inc)
         self.nodes = LineNodes(config.server, config.cluster)
@@ -210,7 +214,7 @@ class Server:
         self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
 
     def _operations(self, started_at_s: float) -> Operations:
-        """Return what operators ask of this process over the API."""
+        """Return the operations that the API offers to operators."""
         return Operations(
             reload=self._reload_for_client,
             log=lambda: self._config.log,
@@ -293,8 +297,8 @@ class Server:
             log.info("stopped")
 
     async def _start_unless_stopped(self) -> bool:
-        """Start everything; ``False`` if the server is to end before that is done. Loading an engine, or waiting for a first
-        worker, may take minutes.
+        """Start everything; ``False`` if the server is to end first. Loading an engine, or waiting for a first worker, may
+        take minutes.
         """
         if await first_of(self._start(), self._stop.wait()) == 0:
             return True
@@ -302,7 +306,7 @@ class Server:
         return False
 
     async def _start(self) -> None:
-        """Start what :meth:`run` has not started, the children among it."""
+        """Start what :meth:`run` has not started, including the children."""
         await self.ua.adopt()  # before the engine loads, which may take longer than the calls are kept
         self.registry.recordings.start()
         helpers = [self.engine.start(), self.text_process.start()]
@@ -320,7 +324,7 @@ class Server:
         self.registry.present_adopted()
 
     async def _note_identity(self) -> None:
-        """Cached prompts are those of the voices that there are now."""
+        """Update the identity of the voices, by which prompts are cached."""
         if self._config.cache.enabled:
             self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config, self.engine.identity)
 
@@ -333,11 +337,11 @@ class Server:
             log.warning("prompt_not_loaded", detail=fault)
 
     async def _drained(self) -> None:
-        """Wait until nothing is spoken any more, at most ``calls.drain_timeout_s`` and not beyond a second signal."""
+        """Wait until nothing is spoken any more, at most ``calls.drain_timeout_s``, or until a second signal."""
         await first_of(self._all_over(self._config.calls.drain_timeout_s), self._force.wait())
 
     async def _all_over(self, timeout_s: float) -> None:
-        """Wait for the last call, and beside it for speech that clients get over HTTP, and for sessions of MRCP."""
+        """Wait for the last call, for speech over HTTP, and for MRCP sessions."""
         await asyncio.gather(
             self.registry.drained(timeout_s=timeout_s),
             self._speech_over(timeout_s),
@@ -350,7 +354,7 @@ class Server:
                 await streams_over(self.app)
 
     async def _stop_all(self) -> None:
-        """Stop everything but the UA processes."""
+        """Stop everything except the UA processes."""
         await self.mrcp.stop()
         await self.vad.stop()
         await self.dial_back.stop()
@@ -386,7 +390,7 @@ class Server:
             self._stop.set()
 
     async def _leave_calls(self) -> NoReturn:
-        """Answer the requests that are under way, and exit: the UA processes keep the calls for the next server."""
+        """Answer the current requests, and exit: the UA processes keep the calls for the next server."""
         self.events.close()
         await self._listener.stop()
         await self.accounting.stop()
@@ -423,7 +427,7 @@ class Server:
                     client.set_result(reloaded)
 
     async def _reload_for_client(self) -> Reloaded:
-        """Reload, and wait for the outcome; a client that leaves earlier stops nothing."""
+        """Reload, and wait for the outcome. A client that disconnects does not stop it."""
         self._check_serving()
         outcome = asyncio.get_running_loop().create_future()
         self._awaiting_reload.append(outcome)
@@ -432,7 +436,7 @@ class Server:
         return reloaded
 
     async def _set_log(self, wanted: LogConfig) -> None:
-        """Log as this says until the next reload."""
+        """Set the log levels until the next reload."""
         self._check_serving()
         self._config = replace(self._config, log=wanted)
         logs.set_level(wanted.level)
@@ -449,7 +453,7 @@ class Server:
             await asyncio.sleep(self._notifier.interval_s)
 
     async def _reload(self) -> Reloaded:
-        """Read the configuration again and take over what can be; after a ``CcTtsError`` nothing has changed."""
+        """Read the configuration again and apply what a running server can; after a ``CcTtsError`` nothing has changed."""
         found = configuration.reload(self._config, await asyncio.to_thread(self._read_config))
         config, tls = found.config, found.config.tls
         warnings = await asyncio.to_thread(startup.check_machine, config)
@@ -503,21 +507,21 @@ class Server:
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what asyncio reports: an exception in a callback, a task that nobody awaited."""
+    """Log what asyncio reports: an exception in a callback, or in a task that nobody awaited."""
     log.error("event_loop_error", detail=str(context.get("message", "")), exc_info=context.get("exception"))
 
 
 def serve(
-    config: Config, *, read_config: Callable[[], Config], knocks: Mapping[str, Knock] = MappingProxyType({})
+    config: Config, *, read_config: Callable[[], Config], asked: Mapping[str, AskedChild] = MappingProxyType({})
 ) -> int:
-    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP; ``knocks`` are those of
-    :func:`cc_tts.ua.client.knock`.
+    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP; ``asked`` are those of
+    :func:`cc_tts.ua.client.ask_waiting_processes`.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something that could be changed
     logs.configure(level=config.log.level, json=config.log.json, process="server")
 
     async def main() -> None:
-        await Server(config, read_config=read_config, knocks=knocks).run()
+        await Server(config, read_config=read_config, asked=asked).run()
 
     try:
         for warning in startup.check_machine(config):

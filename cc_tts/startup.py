@@ -43,9 +43,8 @@ POOL_POLL_S: Final = 0.5  # unmeasured
 
 
 async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
-    """Look at everything a start would, without taking a port for longer than a moment and without loading a model: what
-    still works and should be looked after, a sentence each, and why the server would not start or refuse every call of a
-    route, in the order in which a start meets it.
+    """Check everything that a start would, without holding a port and without loading a model. Returns warnings, a sentence
+    each, and why the server would not start or would refuse every call of a route, in the order in which a start finds it.
     """
     warnings: list[str] = []
     faults: list[CcTtsError] = []
@@ -68,8 +67,8 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
 
 @contextlib.asynccontextmanager
 async def engine_without_model(config: Config, *, purpose: Purpose = "check") -> AsyncIterator[Engine]:
-    """The configured engine, which knows its voices but cannot speak; ended with the context. Voices of the CPU may be
-    loaded or measured.
+    """Return the configured engine, which knows its voices but cannot speak; it ends with the context. Voices of the CPU may
+    be loaded or measured.
     """
     elsewhere: list[RemoteWorkers] = []
     engine = make_engine(config, purpose=purpose, on_elsewhere=elsewhere.append)
@@ -82,7 +81,9 @@ async def engine_without_model(config: Config, *, purpose: Purpose = "check") ->
 
 
 async def name_pool_workers(config: Config, elsewhere: Sequence[RemoteWorkers]) -> None:
-    """Ask the pool of ``tts.workers`` once, for what does not follow it; raises ``ProcessFailed`` if it cannot be asked."""
+    """Ask the pool of ``tts.workers`` once, for commands that do not follow it; raises ``ProcessFailed`` if it cannot be
+    asked.
+    """
     if elsewhere and any(text.startswith("pool:") for text in config.tts.workers):
         found = await pool_client.ask_workers(pool_url(config), config.remote)
         for workers in elsewhere:
@@ -90,8 +91,8 @@ async def name_pool_workers(config: Config, elsewhere: Sequence[RemoteWorkers]) 
 
 
 async def wait_for_pool(config: Config, on_waiting: Callable[[str], object]) -> None:
-    """Wait until a worker of the pool of ``tts.workers`` is ready, ``tts.worker_start_timeout_s`` at most; ``on_waiting`` is
-    told why it is not. Raises ``ProcessFailed``, with that reason, or if the pool cannot be asked.
+    """Wait until a worker of the pool of ``tts.workers`` is ready, at most ``tts.worker_start_timeout_s``; ``on_waiting``
+    gets the reason. Raises ``ProcessFailed`` with that reason, or if the pool cannot be asked.
     """
     if not any(text.startswith("pool:") for text in config.tts.workers):
         return
@@ -106,7 +107,7 @@ async def wait_for_pool(config: Config, on_waiting: Callable[[str], object]) -> 
 
 
 async def _unreached_workers(config: Config) -> list[str]:
-    """The speech workers on other machines that cannot be used now, and what to check, a sentence each."""
+    """Return the workers on other machines that cannot be used now, and what to check, a sentence each."""
     if not config.tts.workers:
         return []
     named = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
@@ -121,8 +122,8 @@ async def _unreached_workers(config: Config) -> list[str]:
 
 
 def check_machine(config: Config) -> list[str]:
-    """Look at addresses, files and builds: what still works and should be looked after, a sentence each. Raises
-    ``ConfigError``, which says which key and what to do, if the server would not start.
+    """Check addresses, files and builds, and return warnings, a sentence each. Raises ``ConfigError`` with the key and what
+    to do if the server would not start.
     """
     return [warning for step in _STEPS for warning in step(config)]
 
@@ -169,7 +170,7 @@ def _check_addresses(config: Config) -> list[str]:
 
 
 def _check_address(key: str, kind: Kind, host: str, port: int) -> None:
-    """Bind what the server will bind, and let go of it. A port in use is no fault: the server may be running."""
+    """Bind an address as the server will, and release it. A port in use is no fault: the server may be running."""
     host_key = "http.host" if key == "http.port" else "sip.host"
     try:
         found = socket.getaddrinfo(host, port, type=port_owner.SOCKET_KINDS[kind], flags=socket.AI_PASSIVE)
@@ -185,7 +186,7 @@ def _check_address(key: str, kind: Kind, host: str, port: int) -> None:
 
 
 def listeners(config: Config) -> Iterator[tuple[str, Kind, str, int]]:
-    """The addresses that SIP and, last, HTTP listen on: the port's key, UDP or TCP, host, port."""
+    """Return the addresses that SIP and, last, HTTP listen on: the port's key, UDP or TCP, host, port."""
     sip, http = config.sip, config.http
     for name in sip.transports:
         if name == "tls":

@@ -1,4 +1,4 @@
-"""A state that moves by a table. The tables are printed in ``docs/architecture.md``; tests walk every cell."""
+"""A state that changes by a table. The tables are printed in ``docs/architecture.md``; tests walk every cell."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,7 +11,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class StateMachine(Generic[S, E]):
-    """Holds one state and moves it by a table; a cell that is not in the table is refused."""
+    """Holds one state and changes it by a table; an event without a cell is refused."""
 
     def __init__(self, table: Mapping[tuple[S, E], S], initial: S) -> None:
         self._table = table
@@ -22,7 +22,7 @@ class StateMachine(Generic[S, E]):
         return (self.state, event) in self._table
 
     def fire(self, event: E) -> S:
-        """Move on; raises ``WrongState`` if the table has no such cell."""
+        """Apply an event; raises ``WrongState`` if the table has no such cell."""
         try:
             self.state = self._table[self.state, event]
         except KeyError:

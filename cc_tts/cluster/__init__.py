@@ -1,1 +1,1 @@
-"""Several servers as one service: what a server and the pool tell each other, and the server's side of it."""
+"""Several servers as one service: the messages between a server and the pool, and the server's side of them."""

@@ -15,29 +15,29 @@ from cc_tts.cluster.messages import Leases, TenantShare, TenantUse
 from cc_tts.config.schema import TenantConfig
 
 TTL_S: Final = 10.0
-"""How long a node that does not report is taken to use its share (unmeasured)."""
+"""A node that does not report counts as using its share for this long (unmeasured)."""
 RESERVED_SHARE: Final = 10
-"""A tenth of each limit is divided evenly, so that every node can begin something (unmeasured)."""
+"""This share of each limit is divided evenly, so that every node can begin something (unmeasured)."""
 WORK_OUT_INTERVAL_S: Final = 1.0
-"""How often the division of a limit is worked out, however many nodes report (unmeasured)."""
+"""The interval of dividing a limit anew, however many nodes report (unmeasured)."""
 
 Kind = Literal["calls", "streams", "listeners", "characters"]
 _Limit = tuple[str, Kind]
-"""A tenant and what of it is limited."""
+"""A tenant and the kind of its limit."""
 KEYS: Final[Mapping[Kind, str]] = {
     "calls": "max_calls",
     "streams": "max_streams",
     "listeners": "max_listeners",
     "characters": "max_characters_per_day",
 }
-"""The setting that limits each kind."""
+"""The configuration key of each kind of limit."""
 _NO_USE: Final = TenantUse()
 _NO_SHARE: Final = TenantShare()
 
 
 @dataclass(slots=True)
 class _Node:
-    """The last report of a node, and what it was told, the last time and the time before: that may still be on its way.
+    """The last report of a node, and the last two shares that it was sent, since the latest may still be on its way.
     ``taken``: the most that it may be using.
     """
 
@@ -49,8 +49,8 @@ class _Node:
 
 
 class TenantLeases:
-    """The shares of all nodes. A pool that has just started confirms what nodes hold for :data:`TTL_S`, since it does not
-    know all of them yet.
+    """The shares of all nodes. A pool that has just started confirms the shares that nodes hold for :data:`TTL_S`, since it
+    does not know all nodes yet.
     """
 
     def __init__(self, tenants: Mapping[str, TenantConfig], *, clock: Clock) -> None:
@@ -63,11 +63,11 @@ class TenantLeases:
         self._knows_all_ns = clock.now_ns() + round(TTL_S * 1e9)
         self._nodes: dict[str, _Node] = {}
         self._taken: Counter[_Limit] = Counter()
-        """The sum of what all nodes have taken."""
+        """The sum of what all nodes may be using."""
         self._changed_ns: dict[str, int] = {}
-        """When a report last said something new of a tenant."""
+        """When a report last changed the use of a tenant."""
         self._wanted: dict[_Limit, tuple[int, Mapping[str, int]]] = {}
-        """The division as it would be if all nodes could be told at once, and when it was worked out."""
+        """The ideal division if all nodes could be told at once, and when it was computed."""
 
     def report(self, node: str, tenants: Mapping[str, TenantUse]) -> None:
         now_ns = self._clock.now_ns()
@@ -85,7 +85,7 @@ class TenantLeases:
         self._take(known, changed)
 
     def shares(self, node: str) -> Leases:
-        """Return what they may use there from now on. The node has reported."""
+        """Return the shares of a node from now on. The node has just reported."""
         known = self._nodes[node]
         shares = {
             tenant: TenantShare(**{kind: self._part(node, (tenant, kind), limit) for kind, limit in limits.items()})
@@ -98,7 +98,7 @@ class TenantLeases:
         return Leases(TTL_S, shares)
 
     def _take(self, known: _Node, tenants: Iterable[str]) -> None:
-        """Reckon anew the most that a node may be using of these."""
+        """Recompute the most that a node may be using of these limits."""
         for tenant in tenants:
             use = known.tenants.get(tenant, _NO_USE)
             told, told_before = known.told.get(tenant, _NO_SHARE), known.told_before.get(tenant, _NO_SHARE)
@@ -124,8 +124,8 @@ class TenantLeases:
         return min(free, wanted[node])
 
     def _work_out(self, key: _Limit, limit: int) -> Mapping[str, int]:
-        """Return for each node what it uses, and a part of what is left by what it uses and had to refuse. Nodes that
-        use little have a small part of their own; for characters they have not, since what was spoken cannot move.
+        """Return the share of each node: its use, and a part of the rest in proportion to its use and its refusals. Nodes
+        with little use get a small part, except of characters, since spoken text cannot move.
         """
         tenant, kind = key
         uses = {name: known.tenants.get(tenant, _NO_USE) for name, known in sorted(self._nodes.items())}
@@ -142,7 +142,7 @@ class TenantLeases:
 
 
 def _in_proportion(total: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """``total`` in whole parts (largest remainders); ``weights`` are not all 0, unless ``total`` is."""
+    """Divide ``total`` into whole parts by ``weights`` (largest remainders); they are not all 0 unless ``total`` is."""
     weight = sum(weights.values()) or 1
     parts = {name: total * each // weight for name, each in weights.items()}
     left = total - sum(parts.values())

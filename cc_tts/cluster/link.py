@@ -1,4 +1,4 @@
-"""A server's connection to `cc-tts pool`: what it says of itself, and what the pool says of workers, nodes and shares.
+"""A server's connection to `cc-tts pool`: it reports this node, and receives workers, nodes and shares.
 
 A pool that is lost changes nothing: the last of what it said stays in force, and the connection is tried again for ever.
 Runs on: the event loop.
@@ -34,11 +34,11 @@ from cc_tts.processes.tasks import cancel_all
 
 CONNECT_TIMEOUT_S: Final = 5.0  # unmeasured
 HEARTBEAT_S: Final = 5.0
-"""Between two pings to the pool, which is lost if one is not answered within half of this (unmeasured)."""
+"""The interval of pings to the pool. The connection is lost if one is not answered within half of this (unmeasured)."""
 SEND_TIMEOUT_S: Final = 5.0  # unmeasured
 CLOSE_TIMEOUT_S: Final = 1.0  # unmeasured
 LOOK_INTERVAL_S: Final = 0.25
-"""How often it is looked whether this node has changed (unmeasured)."""
+"""The interval of checking whether this node has changed (unmeasured)."""
 BACKOFF_MIN_S: Final = 0.5  # unmeasured
 BACKOFF_MAX_S: Final = 10.0  # unmeasured
 
@@ -49,7 +49,9 @@ log = logs.get(__name__)
 
 
 class PoolLink:
-    """The connection, and the last of what the pool said.
+    """The connection and the last messages of the pool. ``node`` returns the state of this server. ``tenants`` returns the
+    use of its tenants, called once a report. ``on_workers``, ``on_nodes`` and ``on_leases`` get the pool's messages. ``url``
+    is the pool's, ``http`` or ``https``.
 
     ``node``: how this server is now. ``tenants``: what its tenants use, called once a report. ``on_workers``, ``on_nodes``
     and ``on_leases`` are called with what the pool says. ``url`` is that of the pool, ``http`` or ``https``.
@@ -85,8 +87,8 @@ class PoolLink:
 
     @property
     def age_s(self) -> float | None:
-        """Return how old ``workers`` and ``nodes`` may be, seconds: 0 while connected; ``None``: the pool was never
-        reached.
+        """Return the age of ``workers`` and ``nodes``, seconds: 0 while connected; ``None`` if the pool was
+        never reached.
         """
         if self.is_connected:
             return 0.0
@@ -120,7 +122,7 @@ class PoolLink:
             await asyncio.sleep(backoff.delay_s())
 
     async def _use(self) -> str:
-        """Connect and stay connected; returns why that is over."""
+        """Connect and stay connected; return why that has ended."""
         async with pool_client.opened(self.url, self._remote) as (client, pool):
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 socket = await client.ws_connect(
@@ -138,7 +140,7 @@ class PoolLink:
                     await cancel_all(*tasks)
 
     async def _report(self, socket: aiohttp.ClientWebSocketResponse) -> str:
-        """Say how this node is: at the interval, and at once when more has changed than its calls."""
+        """Report this node: periodically, and at once when more than its number of calls has changed."""
         said: Node | None = None
         due_ns = 0
         with contextlib.suppress(ConnectionError):

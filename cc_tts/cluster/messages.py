@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import msgspec
 
 REPORT_INTERVAL_S: Final = 2.0
-"""How often a server says how it is (unmeasured)."""
+"""The interval of a server's reports (unmeasured)."""
 MAX_MESSAGE_BYTES: Final = 1 << 20  # unmeasured
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -24,7 +24,7 @@ Characters = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 
 
 class TenantShare(msgspec.Struct, frozen=True):
-    """The share that a tenant may use at one node; ``None``: no limit. ``characters``: from midnight to midnight UTC."""
+    """The share of a tenant at one node; ``None`` for no limit. ``characters``: per day in UTC."""
 
     calls: Number | None = None
     streams: Number | None = None
@@ -33,8 +33,8 @@ class TenantShare(msgspec.Struct, frozen=True):
 
 
 class TenantUse(msgspec.Struct, frozen=True):
-    """The use of one node by a tenant now. ``refused``: requests refused for want of a share since the last report;
-    ``held``: the share in force there, whoever said so.
+    """A tenant's use at one node now. ``refused``: requests that were refused for lack of a share since the last report;
+    ``held``: the share in force at the node.
     """
 
     calls: Number = 0

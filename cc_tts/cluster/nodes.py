@@ -1,4 +1,4 @@
-"""The line nodes of a cluster: whose a call or an utterance is, by its id.
+"""The line nodes of a cluster. The id of a call or an utterance names its node.
 
 Ids that a node makes up are ``call_NODE_RANDOM``, ``utt_NODE_RANDOM`` and ``rec_NODE_RANDOM``. RANDOM is 16 hexadecimal
 digits, or 32 where Asterisk names the call by a UUID, so that what is before its underscore is the node, whatever characters
@@ -25,14 +25,14 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Another node, and the base URL of its API."""
+    """Another node: its name, and the base URL of its API."""
 
     name: str
     url: str
 
 
 def call_id_prefix(config: Config) -> str:
-    """Return what ids of calls begin with at a node: ``call_``, in a cluster ``call_NODE_``."""
+    """Return the beginning of call ids at a node: ``call_``, in a cluster ``call_NODE_``."""
     return _prefix("call", config.server, config.cluster)
 
 
@@ -41,7 +41,7 @@ def _prefix(kind: str, server: ServerConfig, cluster: ClusterConfig) -> str:
 
 
 class LineNodes:
-    """Our node and those that it knows: of the configuration, and of the pool, which may name others later."""
+    """This node and the other nodes: those of the configuration, and those that the pool names."""
 
     def __init__(self, server: ServerConfig | None = None, cluster: ClusterConfig | None = None) -> None:
         self._server = server or ServerConfig()
@@ -49,18 +49,18 @@ class LineNodes:
         self.name = self._server.node_name
         configured = _usable(self._cluster.nodes)
         self.base_url = base_url(self._cluster.base_url) or configured.pop(self.name, "")
-        """Where this node's API is reached; empty if nobody has said."""
+        """The URL of the API of our own node; empty if it is not known."""
         configured.pop(self.name, None)
         self._configured = configured
         self._reported: dict[str, str] = {}
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Return where the API of each other node is reached, by its name."""
+        """Return the API addresses of the other nodes by name."""
         return self._reported | self._configured
 
     def set_reported(self, nodes: Iterable[Node]) -> None:
-        """All nodes of which the pool knows now. A name that the configuration has too keeps the address it has there."""
+        """Set the nodes that the pool knows now. The address in the configuration has precedence."""
         found = {node.name: node.base_url for node in nodes if node.base_url and node.name != self.name}
         self._reported = _usable(found)
         if unusable := sorted(found.keys() - self._reported.keys()):
@@ -69,11 +69,11 @@ class LineNodes:
             )
 
     def new_id(self, kind: str) -> str:
-        """An id of ``kind`` ``call``, ``utt`` or ``rec`` that no other node makes up."""
+        """Return an id of ``kind`` ``call``, ``utt`` or ``rec`` that is unique in the cluster."""
         return _prefix(kind, self._server, self._cluster) + secrets.token_hex(_RANDOM_BYTES)
 
     def owner(self, id_: str) -> Owner | None:
-        """The other node that made up this id, if it is known."""
+        """Return the other node that created this id, if it is known."""
         match = _ID.fullmatch(id_) if len(id_) <= MAX_ID_CHARS else None
         if match is None:
             return None

@@ -34,9 +34,9 @@ _PROBLEM: Final = msgspec.json.Decoder(_Problem)
 
 @asynccontextmanager
 async def opened(url: str, remote: RemoteConfig) -> AsyncIterator[tuple[aiohttp.ClientSession, URL]]:
-    """A client for the pool at ``url``, and the URL to ask it at. Without TLS that has the address in place of the name,
-    which is looked up once and must be private. Raises ``ConfigError`` if it is not, or for a file that cannot be read;
-    ``OSError`` for a name without an address.
+    """Return a client for the pool at ``url``, and the URL to use. Without TLS the URL has the address instead of the name,
+    which is looked up once and must be private. Raises ``ConfigError`` if it is not, or for an unreadable file; ``OSError``
+    for a name without an address.
     """
     pool, context = URL(url), None
     if pool.scheme == "https":
@@ -55,7 +55,7 @@ async def opened(url: str, remote: RemoteConfig) -> AsyncIterator[tuple[aiohttp.
 
 
 async def ask_workers(url: str, remote: RemoteConfig) -> tuple[Worker, ...]:
-    """The workers that the pool has now; raises ``ProcessFailed``, which says why, if it cannot be asked."""
+    """Return the workers that the pool has now; raises ``ProcessFailed`` with the reason if it cannot be asked."""
     async with _asked(url, remote, "v1/workers") as (status, body):
         if status == HTTPStatus.OK:
             return _WORKERS.decode(body).workers
@@ -63,7 +63,9 @@ async def ask_workers(url: str, remote: RemoteConfig) -> tuple[Worker, ...]:
 
 
 async def why_not_ready(url: str, remote: RemoteConfig) -> str | None:
-    """Why no worker of the pool would speak now, ``None`` if one would; raises ``ProcessFailed`` as :func:`ask_workers`."""
+    """Return why no worker of the pool would speak now, ``None`` if one would; raises ``ProcessFailed`` as
+    :func:`ask_workers`.
+    """
     async with _asked(url, remote, "readyz") as (status, body):
         if status == HTTPStatus.OK:
             return None

@@ -1,1 +1,1 @@
-"""Requests of ours to URLs that others chose: which hosts they may name, and a client that connects nowhere else."""
+"""Our requests to URLs that others choose: the allowed hosts, and a client that connects only to these."""

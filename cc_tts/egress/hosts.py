@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from yarl import URL
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-"""Addresses that hold one of IPv4 in their last 32 bits (RFC 6052 §2.1)."""
+"""The prefixes of addresses that hold an IPv4 address in their last 32 bits (RFC 6052 §2.1)."""
 _NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 
 IpAddress = IPv4Address | IPv6Address
 
 
 class AllowedHosts:
-    """The hosts that clients may name: ``app.example.com``, ``*.example.com``, and addresses or networks, which alone let
-    private addresses through. With ``networks`` these alone do.
+    """The hosts that clients may name: ``app.example.com``, ``*.example.com``, addresses and networks. Only entries that are
+    addresses or networks allow private addresses. With ``networks`` only these do.
     """
 
     def __init__(self, entries: Iterable[str], networks: Iterable[str] | None = None) -> None:
@@ -34,7 +34,7 @@ class AllowedHosts:
         )
 
     def has(self, host: str) -> bool:
-        """Whether a URL may name this host. The addresses of a name are looked at when it is resolved."""
+        """Whether a URL may name this host. The addresses of a name are checked when it is resolved."""
         if (address := _address(host)) is not None:
             return any(address in network for network in self._networks) and self._may_reach(address)
         name = host.lower().rstrip(".")
@@ -50,7 +50,7 @@ class AllowedHosts:
 
 
 def host_faults(key: str, entries: Iterable[str]) -> Iterator[str]:
-    """Say which hosts of a configuration key :class:`AllowedHosts` cannot take."""
+    """Yield the hosts of a configuration key that :class:`AllowedHosts` cannot take."""
     for entry in entries:
         if not is_host_entry(entry):
             yield f"{key}: {entry[:80]!r} is no host name, *.name, address or network"
@@ -66,7 +66,7 @@ def is_host_entry(text: str) -> bool:
 
 
 def usable_url(text: str, *schemes: str) -> "URL | None":
-    """The URL of a client as it is requested; ``None`` if it is none of these schemes, or has a user or a fragment."""
+    """Return the client's URL as it is requested; ``None`` if it has another scheme, or a user or a fragment."""
     from yarl import URL  # most processes that have the configuration check none
 
     if not re.fullmatch("[!-~]+", text):
@@ -80,7 +80,7 @@ def usable_url(text: str, *schemes: str) -> "URL | None":
 
 
 def _address(text: str) -> IpAddress | None:
-    """An address; one of IPv4 that is written as IPv6 is that of IPv4."""
+    """Return an address; an IPv4 address that is written as IPv6 becomes IPv4."""
     try:
         address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
     except ValueError:

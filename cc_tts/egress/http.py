@@ -22,12 +22,12 @@ KEEPALIVE_S: Final = 30.0
 
 
 class NotAllowed(OSError):
-    """The host of a URL is not allowed, or has only addresses that are not."""
+    """The host of a URL is not allowed, or none of its addresses is."""
 
 
 class GuardedClient:
-    """``allowed`` are the hosts of the configuration key ``key``, asked at each request; ``None``: any, as the operator
-    chose the URL.
+    """``allowed`` returns the hosts of the configuration key ``key`` for each request; ``None``: any host, since the
+    operator chose the URL.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class GuardedClient:
 
 
 class _Redirected(aiohttp.ClientError):
-    """A WebSocket was answered with a redirect."""
+    """A WebSocket request was answered with a redirect."""
 
 
 async def _refuse_redirect(*_: Any) -> None:
@@ -97,7 +97,7 @@ async def _refuse_redirect(*_: Any) -> None:
 
 
 class _Resolver(aiohttp.ThreadedResolver):
-    """Finds only addresses that may be reached."""
+    """Finds only addresses that are allowed."""
 
     def __init__(self, key: str, allowed: Callable[[], AllowedHosts]) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class _Resolver(aiohttp.ThreadedResolver):
         self._allowed = allowed
 
     async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        """Look a name up; raises ``NotAllowed`` if none of its addresses may be reached."""
+        """Look a name up; raises ``NotAllowed`` if none of its addresses is allowed."""
         allowed = self._allowed()
         found = [each for each in await super().resolve(host, port, family) if allowed.may_reach(each["host"])]
         if not found:
@@ -114,12 +114,12 @@ class _Resolver(aiohttp.ThreadedResolver):
 
 
 def is_not_allowed(error: Exception) -> bool:
-    """Whether a request failed since its host, or all of its addresses, may not be reached."""
+    """Whether a request failed because its host, or all of its addresses, are not allowed."""
     return isinstance(error, NotAllowed) or isinstance(getattr(error, "os_error", None), NotAllowed)
 
 
 async def read_at_most(content: aiohttp.StreamReader, limit: int) -> bytes:
-    """Return the rest of a body, of a longer one this many bytes. One ``read`` returns what has come so far, no more."""
+    """Return the rest of a body, of a longer one this many bytes. A single ``read`` returns only what has arrived."""
     found = bytearray()
     while len(found) < limit and (part := await content.read(limit - len(found))):
         found += part
@@ -135,11 +135,11 @@ _WORDS: Final[Mapping[type[Exception], str]] = {
     aiohttp.ClientResponseError: "its response cannot be read as HTTP",
     _Redirected: "it redirects, which is not followed",
 }
-"""The first class that a failure belongs to says what it is: those of aiohttp name no cause, or the URL with it."""
+"""The first matching class gives the text of a failure. aiohttp's own texts lack the cause, or contain the URL."""
 
 
 def failure(error: Exception) -> str:
-    """Say what failed, without the URL, which may hold a secret."""
+    """Describe a failure without the URL, which may hold a secret."""
     for kind, words in _WORDS.items():
         if isinstance(error, kind):
             return words.format(error)

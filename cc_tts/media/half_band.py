@@ -1,4 +1,4 @@
-"""Between 8 and 16 kHz for a conversation: a half-band filter that holds back 2 ms.
+"""Converts between 8 and 16 kHz for a conversation: a half-band filter with a delay of 2 ms.
 
 soxr, which speech goes through, holds back up to 80 ms, which a caller who waits for an answer would notice. The filter has
 63 taps. It is flat within 0.01 dB up to 3.4 kHz, the end of the telephone band, and 66 dB down from 4.6 kHz.
@@ -28,8 +28,8 @@ _TAPS: Final = _taps()
 
 
 class HalfBand:
-    """One stream from 8000 or 16000 Hz to either of them. Equal rates pass through. Any cutting of the same input gives the
-    same output.
+    """One stream from 8000 or 16000 Hz to either rate. Equal rates pass through. The output does not depend on how the input
+    is cut.
     """
 
     def __init__(self, source_rate_hz: int, target_rate_hz: int) -> None:
@@ -39,10 +39,10 @@ class HalfBand:
         self._falls = target_rate_hz < source_rate_hz
         self._past = np.zeros(NUM_TAPS - 1, np.float32)
         self._is_odd = False
-        """The next sample at 16 kHz is one that is left out at 8 kHz."""
+        """Whether the next sample at 16 kHz is dropped at 8 kHz."""
 
     def process(self, pcm: bytes) -> bytes:
-        """The next samples, all of them given out, 31 samples of 16 kHz late."""
+        """Return the output for the next samples, 31 samples of 16 kHz late."""
         if not pcm or not (self._rises or self._falls):
             return pcm
         samples = np.frombuffer(pcm, "<i2").astype(np.float32)
@@ -62,6 +62,6 @@ class HalfBand:
 
     @property
     def tail(self) -> bytes:
-        """Silence that makes :meth:`process` give out what it holds back."""
+        """Return silence that makes :meth:`process` flush its delay."""
         num_samples = NUM_TAPS // 2 + 1
         return bytes(BYTES_PER_SAMPLE * (num_samples // 2 if self._rises else num_samples * self._falls))

@@ -16,16 +16,18 @@ import numpy.typing as npt
 from cc_tts.audio import AudioFormat
 
 PEAK_DBFS: Final = -3.0
-"""No sample gets above this: G.711 and what follows it have headroom left."""
+"""The peak level. G.711 and later stages keep some headroom."""
 FULL_SCALE: Final = 32768.0
 
 _BLOCK_MS: Final = 1.0  # unmeasured
 _ATTACK_BLOCKS: Final = 5
-"""How far the limiter looks ahead: its gain falls within this time."""
+"""The look-ahead of the limiter: its gain falls within this time."""
 _HOLD_BLOCKS: Final = 60
-"""How long its gain stays down: longer than the period of the deepest voice, so that it does not follow single periods."""
+"""The time for which its gain stays down: longer than the period of the deepest voice, so that it does not follow single
+periods.
+"""
 _RUMBLE_MS: Final = 20.0
-"""Length of each of two moving averages that are taken off: 0 at DC, −4.5 dB at 25 Hz, −0.4 dB from 75 Hz on
+"""The length of each of two moving averages that are subtracted: −∞ at DC, −4.5 dB at 25 Hz, −0.4 dB from 75 Hz on
 (unmeasured).
 """
 
@@ -38,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def active_level_dbfs(pcm: bytes, rate_hz: int) -> float | None:
-    """Active speech level (ITU-T P.56, method B), dB relative to full scale; ``None`` if there is no speech.
+    """Return the active speech level (ITU-T P.56, method B), dB relative to full scale; ``None`` if there is no speech.
 
     The envelope is taken of blocks of 1 ms instead of samples, which changes it by less than 0.1 dB.
     """
@@ -80,14 +82,15 @@ def _envelope(rectified: Floats) -> Floats:
 
 
 def _num_active(is_above: npt.NDArray[np.bool_], hangover: int) -> int:
-    """Blocks above the threshold, and those within the hangover after one."""
+    """Return the number of blocks above the threshold, and of those within the hangover after one."""
     places = np.flatnonzero(is_above)
     ends = np.minimum(places + hangover, len(is_above))
     return int(np.sum(np.minimum(ends, np.append(places[1:], len(is_above))) - places)) if places.size else 0
 
 
 class LoudnessNormalizer:
-    """One stream of PCM. Any cutting of the same input gives the same output, to the bit, and as many samples.
+    """One stream of PCM. The output is as long as the input, and does not depend on how it is cut. ``gain_db`` applies to
+    all of it; minus infinity for silence.
 
     ``gain_db`` is applied to all of it; minus infinity for silence.
     """
@@ -98,13 +101,15 @@ class LoudnessNormalizer:
         self._block = audio_format.samples_for_ms(_BLOCK_MS)
         self._input = np.zeros(2 * self._window - 2, np.int64)
         self._num_early = self._window - 1
-        """Filtered samples still to come that lie before the first."""
+        """The filtered samples still to come that lie before the first."""
         self._pending: Floats = np.zeros(0)
         self._needed: Floats = np.ones(_HOLD_BLOCKS + _ATTACK_BLOCKS)
-        """Gain that each block needs, of the blocks before ``_pending``."""
+        """The gain that each block before ``_pending`` needs."""
 
     def process(self, pcm: bytes, *, last: bool = False) -> bytes:
-        """Take the next chunk, return what is ready: all but some 25 ms. ``last`` flushes; nothing may follow it."""
+        """Take the next chunk and return the finished samples: all but some 25 ms. ``last`` flushes; nothing
+        may follow it.
+        """
         filtered = self._without_rumble(np.frombuffer(pcm, np.int16).astype(np.int64), last=last)
         self._pending = np.concatenate((self._pending, filtered * self._gain))
         limited = self._limited(last=last)
@@ -112,7 +117,7 @@ class LoudnessNormalizer:
         return rounded
 
     def _without_rumble(self, samples: npt.NDArray[np.int64], *, last: bool) -> Floats:
-        """Less two moving averages one after the other; in whole numbers, so that no cutting shows."""
+        """Subtract two moving averages, in integers, so that the output does not depend on how the input is cut."""
         window = self._window
         if last:
             samples = np.concatenate((samples, np.zeros(window - 1, np.int64)))
@@ -125,7 +130,7 @@ class LoudnessNormalizer:
         return filtered[early:]
 
     def _limited(self, *, last: bool) -> Floats:
-        """Whole blocks whose gain is known."""
+        """Return the whole blocks whose gain is known."""
         block, pending = self._block, self._pending
         num_samples = len(pending)
         if last:

@@ -1,5 +1,4 @@
-"""The playout buffer of a leg, which holds what is still to be said: utterances of line-rate PCM in a row, taken out
-one frame a tick.
+"""The playout buffer of a leg: a queue of utterances of line-rate PCM, from which the clock takes one frame a tick.
 
 ::
 
@@ -49,7 +48,7 @@ FADE_MS: Final = 5.0
 """Length of a ramp, ms (unmeasured)."""
 PROGRESS_MS: Final = 100  # unmeasured
 MAX_STEP_BACK_MS: Final = 800
-"""The most that can be played again, ms (unmeasured)."""
+"""The most audio that can be played again, ms (unmeasured)."""
 MAX_QUEUED_UTTERANCES: Final = 64  # unmeasured
 _REMEMBERED_CUTS: Final = 64
 
@@ -88,8 +87,8 @@ class _Queued:
 
 
 class PlayoutBuffer:
-    """The playout buffer of one leg. ``events`` is called on the clock's thread and must do nothing but store
-    (``deque.append``). Without ``is_open`` it fills and plays nothing until :meth:`open`.
+    """The playout buffer of one leg. ``events`` is called on the clock's thread and may only store (``deque.append``). Until
+    :meth:`open` the buffer fills and plays nothing, unless ``is_open``.
     """
 
     def __init__(
@@ -130,17 +129,17 @@ class PlayoutBuffer:
     # The writers' side
 
     def _buffered(self) -> int:
-        """Bytes written and neither played nor cut, of all utterances."""
+        """Return the bytes of all utterances that were written, and neither played nor cut."""
         self._live = [each for each in self._live if not each.cut and (each.available or not each.finished)]
         return sum(queued.available for queued in self._live)
 
     def open(self, at_ns: int = 0) -> None:
-        """Play what is here and what comes, in no frame before ``at_ns``."""
+        """Play the present and the future contents, in no frame before ``at_ns``."""
         self._opens_ns = at_ns
 
     def begin(self, utterance_id: str, start_threshold_ms: int) -> None:
-        """Queue a new utterance behind those present. It starts with ``start_threshold_ms`` of audio, or finished. Raises
-        ``ValueError`` if it is already being written, ``PlayoutOverflow`` if too many are queued.
+        """Queue a new utterance. It starts with ``start_threshold_ms`` of audio, or when finished. Raises ``ValueError`` if
+        it is already being written, ``PlayoutOverflow`` if too many are queued.
         """
         start = min(max(self._format.bytes_for_ms(start_threshold_ms), self._frame_bytes), self._max_bytes)
         queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes))
@@ -154,9 +153,9 @@ class PlayoutBuffer:
             self._queue.append(queued)
 
     def write(self, utterance_id: str, pcm: bytes) -> None:
-        """Append audio. Audio that arrives late for an utterance that was cut is dropped. Raises ``PlayoutOverflow``, with
-        nothing taken, if it would exceed ``max_buffered_ms``, and ``ValueError`` for half a sample or an utterance that
-        was not begun or is finished.
+        """Append audio. Late audio of an utterance that was cut is dropped. Raises ``PlayoutOverflow``, with nothing taken,
+        if it would exceed ``max_buffered_ms``, and ``ValueError`` for half a sample or an utterance that was not begun or is
+        finished.
         """
         if len(pcm) % BYTES_PER_SAMPLE:
             raise ValueError(f"PCM must be whole 16-bit samples, got {len(pcm)} bytes")
@@ -175,8 +174,8 @@ class PlayoutBuffer:
             queued.awaits_more = False  # after it too: what is new must not look like an underrun
 
     def await_more(self, utterance_id: str) -> None:
-        """Say that what was written is all there is for now: it is played however short, and running dry is no underrun
-        until the next :meth:`write`; a ValueError if the utterance was not begun or is finished.
+        """Declare that no more audio comes for now: what was written is played however short, and running dry is no underrun
+        until the next :meth:`write`. Raises ``ValueError`` if the utterance was not begun or is finished.
         """
         with self._writers:
             queued = self._open_or_cut(utterance_id)
@@ -184,7 +183,7 @@ class PlayoutBuffer:
                 queued.awaits_more = True  # after the last num_written
 
     def finish(self, utterance_id: str) -> None:
-        """No more audio will come for the utterance; a ValueError if it was not begun or is finished."""
+        """End the audio of the utterance; raises ``ValueError`` if it was not begun or is finished."""
         with self._writers:
             queued = self._open_or_cut(utterance_id)
             if queued is not None:
@@ -192,14 +191,14 @@ class PlayoutBuffer:
                 queued.finished = True  # after the last num_written
 
     def finish_all(self) -> None:
-        """No more audio will come for any utterance."""
+        """End the audio of every utterance."""
         with self._writers:
             for queued in self._open.values():
                 queued.finished = True
             self._open.clear()
 
     def positions(self) -> list[tuple[str, float]]:
-        """The utterances that are not over, in order, and how much of each was played, ms. One that is over was reported
+        """Return the unfinished utterances in order, and how much of each was played, ms. An utterance is reported as over
         before it leaves this list.
         """
         return [(each.utterance_id, self._format.ms_for_bytes(each.num_read)) for each in tuple(self._queue)]
@@ -221,8 +220,8 @@ class PlayoutBuffer:
         self._attention = True
 
     def resume(self, *, restart: tuple[str, float] | None = None) -> None:
-        """Go on where :meth:`pause` stopped, with a fade. Safe to call twice. ``restart``: an utterance, and the place in
-        its audio, ms, to play it from: at most :data:`MAX_STEP_BACK_MS` back, and not if another one is being played.
+        """Continue where :meth:`pause` stopped, with a fade. Safe to call twice. ``restart``: an utterance and the place in
+        its audio, ms, to play from: at most :data:`MAX_STEP_BACK_MS` back, and not if another one is being played.
         """
         if restart is not None:
             self._restart = restart[0], self._format.bytes_for_ms(restart[1])
@@ -230,7 +229,7 @@ class PlayoutBuffer:
         self._attention = True
 
     def _open_or_cut(self, utterance_id: str) -> _Queued | None:
-        """Look up the utterance being written; ``None`` for one that was cut."""
+        """Return the utterance being written; ``None`` if it was cut."""
         queued = self._open.get(utterance_id)
         if queued is None and utterance_id not in self._cut_ids:
             raise ValueError(f"utterance {utterance_id} is not being written")
@@ -265,8 +264,8 @@ class PlayoutBuffer:
         return self._queue[0].utterance_id, self._format.ms_for_bytes(self._queue[0].num_read)
 
     def has_frame(self) -> bool:
-        """Whether a frame can be read before it is due, without an underrun: its audio is here, or no more will come.
-        Runs on: the clock's thread.
+        """Whether a frame can be read before it is due without an underrun: its audio is there, or no more will come. Runs
+        on: the clock's thread.
         """
         if not self._queue or self._paused:
             return self._attention
@@ -281,17 +280,17 @@ class PlayoutBuffer:
         return head.available >= wanted[head.state]
 
     def is_idle(self, frame: bytes) -> bool:
-        """Whether a frame that was read is silence because there is nothing to play."""
+        """Whether the last frame was silence because there is nothing to play."""
         return frame is self._silence
 
     def end_cut(self, now_ns: int) -> None:
-        """End the utterances that were cut, without a frame. Runs on: the clock's thread."""
+        """Finish the utterances that were cut, without reading a frame. Runs on: the clock's thread."""
         for queued in tuple(self._queue):
             if queued.cut:
                 self._drop(queued, now_ns)
 
     def _compose(self, now_ns: int) -> bytes:
-        """One frame out of whatever is there: the slow path of :meth:`read_frame`."""
+        """Build one frame: the slow path of :meth:`read_frame`."""
         frame = self._obey(now_ns) if self._attention else b""
         while not self._paused and self._queue and len(frame) < self._frame_bytes:
             head = self._queue[0]
@@ -312,7 +311,7 @@ class PlayoutBuffer:
         return frame + bytes(self._frame_bytes - len(frame)) if frame else self._silence
 
     def _obey(self, now_ns: int) -> bytes:
-        """Carry out cuts, pause and resume; returns the fade of what was interrupted, or nothing."""
+        """Carry out cuts, pause and resume; return the fade of what was interrupted, if any."""
         self._attention = False  # before the flags are read: one set meanwhile is seen at the next tick
         fade = b""
         for queued in tuple(self._queue):  # a copy, made in one step: a writer may append meanwhile
@@ -331,7 +330,7 @@ class PlayoutBuffer:
         return fade
 
     def _step_back(self, head: _Queued, now_ns: int) -> None:
-        """Play from the place that :meth:`resume` named, if it is within what was kept."""
+        """Play from the place that :meth:`resume` named, if the audio is still kept."""
         restart, self._restart = self._restart, None
         if restart is None or restart[0] != head.utterance_id:
             return
@@ -349,7 +348,7 @@ class PlayoutBuffer:
         self._events(PlayoutProgress(head.utterance_id, now_ns, self._format.ms_for_bytes(head.num_read)))
 
     def _drop(self, queued: _Queued, now_ns: int) -> bytes:
-        """End an utterance that was cut; returns its fade if it is heard."""
+        """Finish an utterance that was cut; return its fade if it was playing."""
         fade = b""
         if queued.state is _State.PLAYING and not self._paused:
             fade = self._fade_out(queued, self._fade_bytes)
@@ -359,7 +358,7 @@ class PlayoutBuffer:
         return fade
 
     def _start(self, head: _Queued, room: int, now_ns: int) -> bool:
-        """Let a waiting or starved utterance play if it may; ``False`` if it goes on waiting."""
+        """Start a waiting or starved utterance if possible; return ``False`` if it must still wait."""
         is_starved = head.state is _State.STARVED
         if now_ns < self._opens_ns:
             return False
@@ -380,12 +379,12 @@ class PlayoutBuffer:
         return True
 
     def _starve(self, head: _Queued, room: int) -> bytes:
-        """Play what is left, faded out: an underrun begins."""
+        """Play the rest, faded out: an underrun begins."""
         head.state, head.missing_bytes = _State.STARVED, room - head.available
         return self._fade_out(head, room)
 
     def _rest(self, head: _Queued, room: int, now_ns: int) -> bytes:
-        """Play what is left, faded out, report how far it went, and wait for more."""
+        """Play the rest, faded out, report the position, and wait for more."""
         head.state = _State.WAITING
         part = self._fade_out(head, room)
         self._report(head, part, now_ns)
@@ -425,14 +424,15 @@ class PlayoutBuffer:
         return taken
 
     def _keep(self, chunk: bytes) -> None:
-        """A chunk was played whole; the oldest are forgotten that are not needed to step back."""
+        """Note a chunk that was played; forget the oldest ones that are not needed for stepping back."""
         self._played.append(chunk)
         self._played_bytes += len(chunk)
         while self._played_bytes - len(self._played[0]) >= self._step_back_bytes:
             self._played_bytes -= len(self._played.popleft())
 
     def _fade_out(self, head: _Queued, num_bytes: int) -> bytes:
-        """Take up to ``num_bytes`` of the utterance and let them end in silence.
+        """Take up to ``num_bytes`` of the utterance and fade them to silence. If less than a ramp is left, the ramp
+        continues over the last value, since earlier sound has already left.
 
         When less than a ramp is left, the ramp goes on over the last value: sound that has left cannot be faded.
         """
@@ -442,7 +442,7 @@ class PlayoutBuffer:
         return ramped(part + last * max(0, num_held), self._fade_bytes, falls=True)
 
     def _report(self, head: _Queued, part: bytes, now_ns: int) -> None:
-        """Events after ``part`` was read."""
+        """Report the events after ``part`` was read."""
         if head.first_speech_ns is None and is_audible(part):
             head.first_speech_ns = now_ns
             self._events(PlayoutSpeech(head.utterance_id, now_ns))

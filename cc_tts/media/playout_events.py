@@ -1,4 +1,4 @@
-"""Events of a playout buffer, each reported at the tick at which it happened. The server gets them as they are.
+"""The events of a playout buffer, reported at the tick at which they happen. The server gets them unchanged.
 
 ``at_ns`` is the ``now_ns`` of the frame, on CLOCK_MONOTONIC.
 """
@@ -13,7 +13,7 @@ PlayoutCause = Literal["drained", "cut"]
 
 
 class PlayoutOverflow(ServerError, code="playout_overflow", title="The playout buffer is full"):
-    """More audio or more utterances than the buffer takes: flow control was broken."""
+    """More audio or more utterances than the buffer takes, so flow control has failed."""
 
 
 class _Event(msgspec.Struct, frozen=True, tag=True):
@@ -22,15 +22,16 @@ class _Event(msgspec.Struct, frozen=True, tag=True):
 
 
 class PlayoutStarted(_Event, frozen=True):
-    """The utterance's first frame left."""
+    """The first frame of the utterance was sent."""
 
 
 class PlayoutSpeech(_Event, frozen=True):
-    """The utterance's first frame that holds speech left (peak of −50 dBFS or more)."""
+    """The first frame of the utterance with speech was sent (peak of −50 dBFS or more)."""
 
 
 class PlayoutUnderrun(_Event, frozen=True):
-    """The utterance ran dry in the middle.
+    """The utterance ran dry in the middle. Reported when its audio continues or it is cut, with the length of the inserted
+    silence. An utterance that turns out to be finished has not run dry.
 
     Reported when its audio goes on, or when it is cut, with the silence that was inserted. An utterance that turns out
     to be finished has not run dry.
@@ -46,7 +47,7 @@ class PlayoutProgress(_Event, frozen=True):
 
 
 class PlayoutFinished(_Event, frozen=True):
-    """The utterance's last frame left. ``played_ms`` counts its audio, not the silence of underruns and pauses."""
+    """The last frame of the utterance was sent. ``played_ms`` counts its audio, not the silence of underruns and pauses."""
 
     cause: PlayoutCause
     played_ms: float

@@ -8,7 +8,7 @@ G711_BPL: Final = 25.1
 """Packet-loss robustness of G.711 with concealment (ITU-T G.113 Appendix I)."""
 BASE_R: Final = 93.2
 LOCAL_DELAY_MS: Final = 60.0
-"""The delay that packetisation and the far end's jitter buffer add to half a round trip, ms (an assumption) (unmeasured)."""
+"""The assumed delay of packetisation and of the far end's jitter buffer, added to half a round trip, ms (unmeasured)."""
 _KNEE_MS: Final = 177.3  # unmeasured
 
 
@@ -84,10 +84,10 @@ class StreamFigures:
     num_jitters: int = 0
     mean_jitter_ms: float = 0.0
     round_trip_ms: float | None = None
-    """The last one that was measured."""
+    """The last round trip that was measured."""
 
     def then(self, later: "StreamFigures") -> "StreamFigures":
-        """These and those of the stream that followed. Jitter is the mean of all that was measured."""
+        """Return these figures together with those of the next stream. Jitter is the mean of all measurements."""
         num_jitters = self.num_jitters + later.num_jitters
         sum_ms = self.num_jitters * self.mean_jitter_ms + later.num_jitters * later.mean_jitter_ms
         return StreamFigures(
@@ -100,7 +100,7 @@ class StreamFigures:
         )
 
     def quality(self, *, underruns: int, late_frames: int, remote: VoipMetrics | None = None) -> Quality:
-        """These with the figures of the playout buffer, and what the far side says."""
+        """Return these figures with those of the playout buffer and of the far side."""
         expected, round_trip_ms, mos = self.packets_received + self.packets_lost, self.round_trip_ms, None
         if expected and round_trip_ms is not None:
             mos = mean_opinion_score(loss=self.packets_lost / expected, round_trip_ms=round_trip_ms)
@@ -123,12 +123,12 @@ def mean_opinion_score(*, loss: float, round_trip_ms: float) -> float:
 
 
 def transmission_rating(*, loss: float, delay_ms: float) -> float:
-    """The E-model's R of G.711, 0 to 100. ``delay_ms`` 0: as somebody rates it who only listens."""
+    """Return the E-model's R for G.711, 0 to 100. ``delay_ms`` 0: as somebody who only listens would rate it."""
     impairment = 0.024 * delay_ms + (0.11 * (delay_ms - _KNEE_MS) if delay_ms > _KNEE_MS else 0.0)
     loss_percent = 100 * loss
     return min(100.0, max(0.0, BASE_R - impairment - 95 * loss_percent / (loss_percent + G711_BPL)))
 
 
 def opinion_of(r: float) -> float:
-    """The mean opinion score that an R stands for (ITU-T G.107 Annex B)."""
+    """Return the mean opinion score for an R (ITU-T G.107 Annex B)."""
     return max(1.0, round(1 + 0.035 * r + r * (r - 60) * (100 - r) * 7e-6, 2))

@@ -1,4 +1,4 @@
-"""Cut the silence off both ends of speech while it streams by. Runs on: any one thread per instance."""
+"""Trims the silence at both ends of speech in a stream. Runs on: any one thread per instance."""
 
 from typing import Final
 
@@ -8,14 +8,14 @@ import numpy.typing as npt
 from cc_tts.audio import AudioFormat
 
 SILENCE_PEAK: Final = 33
-"""A sample louder than this is sound: −60 dBFS, 10 dB under what counts as speech."""
+"""A louder sample is sound: −60 dBFS, 10 dB below what counts as speech."""
 
 KEEP_LEAD_MS: Final = 5.0
-"""Silence that is kept before speech (unmeasured)."""
+"""The silence that is kept before speech (unmeasured)."""
 MAX_TAIL_MS: Final = 100.0
-"""Silence that is kept after it at once; the rest of a pause comes before what follows, or never (unmeasured)."""
+"""The silence that is kept after speech at once; the rest of a pause comes before what follows, or never (unmeasured)."""
 RAMP_MS: Final = 2.0
-"""Length of the ramp put where something was cut off, ms; shorter clicks, longer dulls a plosive (unmeasured)."""
+"""The length of the ramp at a cut, ms. A shorter ramp clicks, a longer one dulls a plosive (unmeasured)."""
 
 SENTENCE_END: Final = ".!?。！？…\u0964\u061f"
 CLAUSE_END: Final = ",;:，、；：\u060c"
@@ -34,7 +34,7 @@ def pause_after_ms(text: str) -> float:
 
 
 def split_pause_after(text: str, speed: float) -> tuple[float, float]:
-    """Split the pause after ``text``, at a factor on the natural speed: return what ends its segment, and what comes
+    """Split the pause after ``text``, at a factor on the natural speed: return the part that ends its segment, and the part
     before the next one, ms.
     """
     pause_ms = pause_after_ms(text) / speed
@@ -53,15 +53,15 @@ class SilenceTrimmer:
         self._keep_lead = audio_format.samples_for_ms(KEEP_LEAD_MS)
         self._num_ramp = audio_format.samples_for_ms(RAMP_MS)
         self._tail_left = self._tail = audio_format.samples_for_ms(tail_ms)
-        """Samples of silence that are not held back: after any speech, and from here on."""
+        """The samples of silence that are not held back: after any speech, and from here on."""
         self._held: npt.NDArray[np.int16] = np.zeros(0, np.int16)
         self.heard = False
-        """Whether any sound came."""
+        """Whether there was any sound."""
         self.trimmed_lead_samples = 0
-        """Samples cut off the front; final once :meth:`process` has returned something."""
+        """The samples that were cut off the front; final once :meth:`process` has returned something."""
 
     def process(self, pcm: bytes) -> bytes:
-        """Take the next chunk, return what of it is certain to be kept (perhaps nothing)."""
+        """Take the next chunk; return the part that is certain to be kept, perhaps nothing."""
         self._held = np.concatenate((self._held, np.frombuffer(pcm, np.int16)))
         loud = np.flatnonzero(np.abs(self._held.astype(np.int32)) > SILENCE_PEAK)
         if not self.heard:
@@ -83,7 +83,7 @@ class SilenceTrimmer:
         return kept.tobytes()
 
     def finish(self, trail_ms: float) -> bytes:
-        """End the stretch with exactly ``trail_ms`` of silence, its own first; nothing if no sound came."""
+        """End the stretch with exactly ``trail_ms`` of silence, its own first; nothing if there was no sound."""
         if not self.heard:
             return b""
         wanted = self._format.samples_for_ms(trail_ms)

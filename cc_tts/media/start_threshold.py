@@ -1,4 +1,4 @@
-"""How much audio an utterance must have before it starts: little while the engine is smooth, more after underruns."""
+"""The audio that an utterance needs before it starts: little while the engine is smooth, more after underruns."""
 
 from typing import Final
 
@@ -7,7 +7,8 @@ _DECAY: Final = 0.8
 
 
 class StartThreshold:
-    """An underrun raises it by half and by what was missing; a smooth utterance takes a fifth of the way to the floor.
+    """The threshold rises after an underrun by half and by the missing time, and falls after a smooth utterance by a fifth
+    towards its minimum.
 
     Runs on: whoever counts the underruns, one thread.
     """
@@ -28,7 +29,7 @@ class StartThreshold:
         self._current_ms = min(self.ceiling_ms, self._current_ms * _RISE + max(0.0, missing_ms))
 
     def smooth(self) -> None:
-        """Count an utterance that came to its end without an underrun."""
+        """Count an utterance that was played without an underrun."""
         self._current_ms = self.floor_ms + (self._current_ms - self.floor_ms) * _DECAY
         if self._current_ms - self.floor_ms < 1:
             self._current_ms = self.floor_ms

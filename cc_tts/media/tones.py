@@ -23,7 +23,7 @@ FULL_SCALE_DBM0: Final = 3.14
 
 MAX_TONE_MS: Final = 120_000  # unmeasured
 OPEN_PART_MS: Final = 1000
-"""The length of a part that has none, where nobody says how long the tone is (unmeasured)."""
+"""The length of a part without one, if the tone itself has no length (unmeasured)."""
 _MAX_SPEC_CHARS: Final = 1000  # unmeasured
 _MAX_FREQUENCIES: Final = 4  # unmeasured
 _EDGE_MS: Final = 5.0  # unmeasured
@@ -50,7 +50,7 @@ _PART: Final = re.compile(r"(?P<once>!?)(?P<frequencies>\d{1,6}(?:\+\d{1,6})*)(?
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One stretch of a cadence; ``ms`` is ``None`` where it lasts to the end, no frequency is silence."""
+    """One part of a cadence. ``ms`` is ``None`` if it lasts to the end; no frequency is silence."""
 
     frequencies_hz: tuple[int, ...]
     ms: int | None
@@ -58,8 +58,8 @@ class _Part:
 
 
 def tone(name_or_spec: str, rate_hz: int, *, max_ms: int | None = None) -> bytes:
-    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats; without
-    ``max_ms`` each part is played once. Raises ``Unprocessable``, which says what is wrong: no such name, not a cadence, or
+    """Return the PCM of a tone. It ends after ``max_ms``, or when the parts marked ``!`` were played and nothing repeats;
+    without ``max_ms`` each part is played once. Raises ``Unprocessable`` for an unknown name, an invalid cadence, or values
     out of bounds.
     """
     schedule = _schedule(_parse(_spec(name_or_spec), rate_hz), max_ms)
@@ -118,7 +118,7 @@ def check(name_or_spec: str, rate_hz: int, *, max_ms: int | None = None) -> None
 
 
 def _schedule(parts: list[_Part], max_ms: int | None) -> list[tuple[_Part, int]]:
-    """Parts with their lengths, ms, up to ``max_ms``; without it, each part once."""
+    """Return the parts with their lengths, ms, up to ``max_ms``; without it, each part once."""
     left_ms = sum(part.ms or OPEN_PART_MS for part in parts) if max_ms is None else max_ms
     if not 0 < left_ms <= MAX_TONE_MS:
         raise Unprocessable(f"a tone lasts 1 to {MAX_TONE_MS} ms, got {left_ms}")

@@ -1,1 +1,1 @@
-"""How processes are started, watched, and spoken to."""
+"""Child processes: how they are started, watched, and spoken to."""

@@ -1,4 +1,4 @@
-"""How a child outlives its server: it waits at a Unix socket for the next one, which adopts it.
+"""Adoption: a child process outlives its server, and waits at a Unix socket for the next server.
 
 ::
 
@@ -29,15 +29,17 @@ from cc_tts.errors import ProcessFailed
 from cc_tts.processes.channel import HEADER, READ_BYTES, ChildChannel, Decoder, Hello, Message, Record, encode
 
 ADOPT_TIMEOUT_S: Final = 5.0
-"""A server that wants to adopt a child waits this long for its answer. Unmeasured."""
+"""A server waits this long for the answer of a child that it wants to adopt. Unmeasured."""
 REQUEST_TIMEOUT_S: Final = 1.0
-"""A child waits this long for a server that has connected to say what it wants. Unmeasured."""
+"""A child waits this long for the request of a server that has connected. Unmeasured."""
 REFUSED_TIMEOUT_S: Final = 20.0
-"""A child that has refused has this long to end. Unmeasured."""
+"""A child that has refused must end within this time. Unmeasured."""
 STATUS_UNKNOWN: Final = 256
-"""In place of the exit status of a process that is no child of ours."""
+"""The exit status that is reported for a process that is not our child."""
 MAX_PATH_BYTES: Final = 100
-"""A socket's path has at most so many bytes: ``sun_path`` of Linux takes 107 (unix(7)), less a suffix while it is made."""
+"""The longest path of a socket: ``sun_path`` of Linux has 107 bytes (unix(7)), minus a suffix that is used while the socket
+is made.
+"""
 _BACKLOG: Final = 4
 _CREDENTIALS: Final = struct.Struct("3i")
 """pid, uid and gid of SO_PEERCRED (unix(7))."""
@@ -46,7 +48,9 @@ log = logs.get(__name__)
 
 
 class Adopt(Message, frozen=True):
-    """Server → child, first: who wants to adopt it. ``version`` is for people; the other two have to be the child's own."""
+    """Server → child, first: the server that wants to adopt it. ``version`` is for people; the other two must equal the
+    child's.
+    """
 
     protocol: int
     version: str
@@ -54,13 +58,15 @@ class Adopt(Message, frozen=True):
 
 
 class AdoptionRefused(Message, frozen=True):
-    """Child → server, instead of ``Hello``: why it cannot be adopted. It ends in an orderly way."""
+    """Child → server, instead of ``Hello``: why it cannot be adopted. The child then ends by itself."""
 
     detail: str
 
 
 class HasServer(ProcessFailed):
-    """The child has a server already, or hangs. ``pid`` is the child's, ``server_pid`` its parent's, 0 if that has ended."""
+    """The child already has a server, or hangs. ``pid`` is the child's, ``server_pid`` its parent's, 0 if the parent has
+    ended.
+    """
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"process {pid} has another server, or hangs: it did not answer")
@@ -69,7 +75,7 @@ class HasServer(ProcessFailed):
 
 
 def parent_of(pid: int) -> int:
-    """The process that has started another; 0 if that has ended, and another one has taken its place."""
+    """Return the parent of a process; 0 if that has ended, so that another process has taken its place."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         parent = int(fields[1])
@@ -80,7 +86,9 @@ def parent_of(pid: int) -> int:
 
 
 def network_namespace() -> str:
-    """The name of this process's network namespace, which no other of the machine has; empty where that cannot be seen."""
+    """Return an identifier of this process's network namespace that is unique on the machine; empty if it
+    cannot be found.
+    """
     try:
         return format(Path("/proc/self/ns/net").stat().st_ino, "x")
     except OSError:
@@ -88,8 +96,8 @@ def network_namespace() -> str:
 
 
 def socket_path(environ: Mapping[str, str], name: str) -> Path:
-    """Where a child of this name waits: in a directory of ``$RUNTIME_DIRECTORY``, ``$XDG_RUNTIME_DIR`` or the temporary
-    folder.
+    """Return the socket path of a child of this name: in a directory of ``$RUNTIME_DIRECTORY``, ``$XDG_RUNTIME_DIR`` or the
+    temporary folder.
     """
     if service := environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]:
         folder = Path(service) / "ua"
@@ -101,7 +109,7 @@ def socket_path(environ: Mapping[str, str], name: str) -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """Make the directory of the sockets if it is not there. Raises ``ProcessFailed`` if it is not ours alone."""
+    """Create the directory of the sockets if needed. Raises ``ProcessFailed`` if others can access it."""
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=stat.S_IRWXU)
@@ -116,14 +124,14 @@ def check_folder(folder: Path) -> None:
 
 
 def check_path(path: Path) -> None:
-    """Make the directory of a socket if it is not there. Raises ``ProcessFailed`` if the socket could not be used."""
+    """Create the directory of a socket if needed. Raises ``ProcessFailed`` if the socket could not be used."""
     check_folder(path.parent)
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise ProcessFailed(f"{path} is too long for a socket")
 
 
 class AdoptionSocket:
-    """The child's end. Whoever had this path before has lost it: the caller holds what makes the name unique.
+    """The child's end. It replaces any socket at this path: the caller holds whatever makes the name unique.
 
     Raises:
         ProcessFailed: it cannot be made.
@@ -145,7 +153,7 @@ class AdoptionSocket:
             raise ProcessFailed(f"cannot listen at {path}: {error}") from error
 
     def accept(self, types: Sequence[type[Message]]) -> tuple[ChildChannel, Adopt]:
-        """Wait for a server that asks properly. Raises ``OSError`` if the socket is closed. Runs on: the reader thread."""
+        """Wait for a server with a valid request. Raises ``OSError`` if the socket is closed. Runs on: the reader thread."""
         while True:
             connection, _ = self._listener.accept()
             try:
@@ -172,7 +180,7 @@ def _request_of(connection: socket.socket, types: Sequence[type[Message]]) -> tu
 
 
 def peer_of(connection: socket.socket) -> int:
-    """Process id of the other side. Raises ``ProcessFailed`` if it is another user's."""
+    """Return the process id of the other side. Raises ``ProcessFailed`` if it runs as another user."""
     pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     if uid != os.geteuid():
         raise ProcessFailed(f"process {pid} at the other end belongs to user {uid}")
@@ -180,7 +188,7 @@ def peer_of(connection: socket.socket) -> int:
 
 
 class AdoptedProcess:
-    """A process that is no child of ours, with what a supervisor asks of one. Runs on: the event loop."""
+    """A process that is not our child, with the methods that a supervisor needs. Runs on: the event loop."""
 
     def __init__(self, pid: int, pidfd: int) -> None:
         self.pid = pid
@@ -214,7 +222,7 @@ class AdoptedProcess:
 
 @dataclass(frozen=True, slots=True)
 class AdoptedChild:
-    """A child that is ours now: what it has sent besides ``hello`` is still to be read from ``sock``."""
+    """A child that we have adopted. Its messages after ``hello`` are still to be read from ``sock``."""
 
     process: AdoptedProcess
     sock: socket.socket
@@ -222,7 +230,7 @@ class AdoptedChild:
 
 
 @dataclass(frozen=True, slots=True)
-class Knock:
+class AskedChild:
     """A child that was asked, and whose answer has not been read yet."""
 
     sock: socket.socket
@@ -230,8 +238,9 @@ class Knock:
     pidfd: int
 
 
-def knock(path: Path, request: Adopt) -> Knock | None:
-    """Ask the child that waits at ``path``: if it has no server it has one from now on. ``None``: none waits there.
+def ask(path: Path, request: Adopt) -> AskedChild | None:
+    """Ask the child that waits at ``path`` to be adopted; if it has no server, we are its server from now on. ``None``: no
+    child waits there.
 
     Raises:
         ProcessFailed: it cannot be asked.
@@ -242,7 +251,7 @@ def knock(path: Path, request: Adopt) -> Knock | None:
     try:
         sock.connect(str(path))
         pid = peer_of(sock)
-        asked = Knock(sock, pid, os.pidfd_open(pid))
+        asked = AskedChild(sock, pid, os.pidfd_open(pid))
         with contextlib.suppress(ConnectionError):
             sock.sendall(encode(request))
     except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):  # what has ended without removing it
@@ -257,15 +266,15 @@ def knock(path: Path, request: Adopt) -> Knock | None:
     return asked
 
 
-async def adopt(path: Path, request: Adopt, *, asked: Knock | None = None) -> AdoptedChild | None:
-    """Adopt the child that waits at ``path``, or that was ``asked`` there before; ``None`` if none does, if it refused and
-    has ended, or if there can be none, since the directory is not ours alone.
+async def adopt(path: Path, request: Adopt, *, asked: AskedChild | None = None) -> AdoptedChild | None:
+    """Adopt the child that waits at ``path``, or that was ``asked`` earlier. Returns ``None`` if none waits, if it refused
+    and has ended, or if others can access the directory.
 
     Raises:
         HasServer: it has another server, or hangs.
         ProcessFailed: it is not ours to adopt, or does not end.
     """
-    if asked is None and (not may_wait_at(path) or (asked := knock(path, request)) is None):
+    if asked is None and (not may_wait_at(path) or (asked := ask(path, request)) is None):
         return None
     process = AdoptedProcess(asked.pid, asked.pidfd)
     try:
@@ -279,7 +288,7 @@ async def adopt(path: Path, request: Adopt, *, asked: Knock | None = None) -> Ad
 
 
 def may_wait_at(path: Path) -> bool:
-    """Whether there is a directory for this socket, and it is ours alone; one that is not is a warning."""
+    """Whether the directory of this socket exists and only we can access it; otherwise a warning is logged."""
     try:
         if os.path.lexists(path.parent):
             check_path(path)
@@ -309,8 +318,8 @@ async def _answered(sock: socket.socket, process: AdoptedProcess) -> AdoptedChil
 
 
 async def _read_one(sock: socket.socket, types: Sequence[type[Message]]) -> Record | None:
-    """The next record and not a byte beyond it; ``None``: the other side is gone. ``sock`` does not block. Raises
-    ``ProcessFailed`` for anything but the expected types.
+    """Read exactly one record; ``None`` if the other side is gone. ``sock`` does not block. Raises ``ProcessFailed`` for
+    unexpected types.
     """
     decoder = Decoder(types)
     header = await _read_exactly(sock, HEADER.size)

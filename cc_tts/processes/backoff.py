@@ -1,4 +1,4 @@
-"""How long to wait before something that ended is tried again."""
+"""The pauses before something that has ended is tried again."""
 
 from typing import Final
 
@@ -9,8 +9,8 @@ STABLE_AFTER_S: Final = 30.0
 
 
 class Backoff:
-    """Delays between attempts, seconds: ``min_s``, twice as long with each one, ``max_s`` at most, and ``min_s`` again after
-    an attempt that lasted more than :data:`STABLE_AFTER_S`.
+    """Pauses between attempts, seconds: ``min_s``, doubled each time up to ``max_s``, and ``min_s`` again after an attempt
+    that lasted more than :data:`STABLE_AFTER_S`.
     """
 
     def __init__(self, clock: Clock, *, min_s: float, max_s: float) -> None:
@@ -24,7 +24,7 @@ class Backoff:
         self._begun_ns = self._clock.now_ns()
 
     def delay_s(self) -> float:
-        """The attempt is over: how long to wait before the next."""
+        """Return the pause before the next attempt; the last one has just ended."""
         if (self._clock.now_ns() - self._begun_ns) / 1e9 > STABLE_AFTER_S:
             self._next_s = self._min_s
         delay_s, self._next_s = self._next_s, min(self._next_s * 2, self._max_s)

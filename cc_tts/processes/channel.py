@@ -29,27 +29,27 @@ PROTOCOL_VERSION: Final = 4
 MAX_MESSAGE_BYTES: Final = 1 << 20  # unmeasured
 MAX_PAYLOAD_BYTES: Final = 4 << 20  # unmeasured
 MAX_BACKLOG_BYTES: Final = 32 << 20
-"""A side whose unsent records exceed this is not being read any more (unmeasured)."""
+"""A side with more unsent data than this is no longer being read by the other (unmeasured)."""
 READ_BYTES: Final = 1 << 16
-"""Bytes are read up to this many at a time (unmeasured)."""
+"""The most bytes in one read (unmeasured)."""
 HEADER: Final = struct.Struct("<II")
 """The lengths of a record's message and payload."""
 CLOSED: Final = "closed by the other side"
-"""The reason given when the other end was closed without a message."""
+"""The reason that is given when the other end closed without a message."""
 
 _JOIN_BYTES: Final = 1 << 16
-"""Records behind one that is shorter are sent together with it."""
+"""A record shorter than this is sent together with the records behind it."""
 
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="type", tag=True):
-    """Root of everything that crosses a process boundary."""
+    """Base of every message between processes."""
 
 
 class Hello(Message, frozen=True):
-    """Child → server, first. ``build`` says what the child runs on (library versions, limits)."""
+    """Child → server, first. ``build`` describes what the child runs on (library versions, limits)."""
 
     protocol: int
     process: str
@@ -58,7 +58,7 @@ class Hello(Message, frozen=True):
 
 
 class Starting(Message, frozen=True):
-    """Child → server, any number of times before :class:`Ready`: what it does now, in a few words for a person."""
+    """Child → server, any number of times before :class:`Ready`: what it is doing, in a few words."""
 
     detail: str
 
@@ -68,7 +68,7 @@ class Ready(Message, frozen=True):
 
 
 class StartFailed(Message, frozen=True):
-    """Child → server, instead of :class:`Ready`: why it exits, for a person."""
+    """Child → server, instead of :class:`Ready`: why it exits, for people."""
 
     detail: str
 
@@ -95,7 +95,7 @@ Record = tuple[Message, bytes]
 
 
 def kinds_of(root: type[Kind]) -> tuple[type[Kind], ...]:
-    """The messages that derive from ``root`` and from which none derives, in the order of their definition."""
+    """Return the leaf classes below ``root``, in the order of their definition."""
     below = root.__subclasses__()
     return tuple(kind for each in below for kind in kinds_of(each)) if below else (root,)
 
@@ -104,7 +104,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(message: Message, payload: bytes = b"") -> bytes:
-    """One record as bytes; raises ``ProcessFailed`` if message or payload exceed the bounds."""
+    """Return one record as bytes; raises ``ProcessFailed`` if the message or the payload is too long."""
     body = _encoder.encode(message)
     if len(body) > MAX_MESSAGE_BYTES or len(payload) > MAX_PAYLOAD_BYTES:
         raise ProcessFailed(f"record of {len(body)} + {len(payload)} bytes exceeds the channel's bounds")
@@ -112,7 +112,7 @@ def encode(message: Message, payload: bytes = b"") -> bytes:
 
 
 class Decoder:
-    """Cuts a byte stream into records. ``types`` are the message types this side expects."""
+    """Splits a byte stream into records. ``types`` are the message types that this side expects."""
 
     def __init__(self, types: Sequence[type[Message]]) -> None:
         any_of_them: Any = functools.reduce(operator.or_, types)
@@ -120,7 +120,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Record]:
-        """Add bytes; returns the records they complete. Raises ``ProcessFailed`` for anything but the expected types."""
+        """Add bytes; return the records that they complete. Raises ``ProcessFailed`` for unexpected types."""
         self._buffer += data
         records: list[Record] = []
         offset = 0
@@ -146,8 +146,8 @@ class Decoder:
 
 
 class ChildChannel:
-    """The child's end: blocking reads on one thread, sends that never block on another. ``timeout_s``: a read that waits
-    longer takes the server for gone.
+    """The child's end: blocking reads on one thread, non-blocking sends on another. ``timeout_s``: after this long without a
+    record the server counts as gone.
     """
 
     def __init__(self, sock: socket.socket, types: Sequence[type[Message]], *, timeout_s: float | None = None) -> None:
@@ -158,12 +158,12 @@ class ChildChannel:
         sock.settimeout(timeout_s)
 
     def fileno(self) -> int:
-        """The file, for a selector of a thread that waits for more than the server."""
+        """Return the file descriptor, for a selector that waits for more than the server."""
         return self._sock.fileno()
 
     def read(self) -> list[Record]:
-        """Wait for the next records; an empty list when the server is gone. Raises ``ProcessFailed`` for something
-        unreadable. Runs on: the reader thread.
+        """Wait for the next records; an empty list if the server is gone. Raises ``ProcessFailed`` for unreadable data. Runs
+        on: the reader thread.
         """
         while True:
             try:
@@ -177,8 +177,8 @@ class ChildChannel:
                 return records
 
     def poll(self) -> list[Record]:
-        """Return the records that are there, without waiting. Raises ``ProcessFailed`` if the other side is gone, or sent
-        something unreadable. Runs on: the working thread, in place of :meth:`read`.
+        """Return the records that have arrived, without waiting. Raises ``ProcessFailed`` if the other side is gone or has
+        sent unreadable data. Runs on: the working thread, instead of :meth:`read`.
         """
         try:
             data = self._sock.recv(READ_BYTES, socket.MSG_DONTWAIT)
@@ -191,7 +191,7 @@ class ChildChannel:
         return self._decoder.feed(data)
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Queue a record and send what the socket takes now: :meth:`put`, then :meth:`flush`."""
+        """Queue a record and send as much as the socket takes: :meth:`put`, then :meth:`flush`."""
         self.put(message, payload)
         self.flush()
 
@@ -207,17 +207,17 @@ class ChildChannel:
 
     @property
     def backlog_bytes(self) -> int:
-        """How much is still to be sent."""
+        """Return the number of unsent bytes."""
         return self._outbox_bytes
 
     @property
     def has_backlog(self) -> bool:
-        """Whether something is still to be sent."""
+        """Whether there are unsent bytes."""
         return bool(self._outbox)
 
     def flush(self) -> None:
-        """Send what is queued as far as the socket takes it without blocking. Raises ``ProcessFailed`` if the server is
-        gone. Runs on: the working thread.
+        """Send as much of the queue as the socket takes without blocking. Raises ``ProcessFailed`` if the server is gone.
+        Runs on: the working thread.
         """
         while self._outbox:
             if len(self._outbox) > 1 and len(self._outbox[0]) < _JOIN_BYTES:
@@ -238,7 +238,7 @@ class ChildChannel:
                 self._outbox.popleft()
 
     def drain(self, timeout_s: float) -> None:
-        """Send all that is queued, and wait for that. Raises ``OSError`` if it takes too long or the other side is gone."""
+        """Send the whole queue, and wait for that. Raises ``OSError`` if it takes too long or the other side is gone."""
         self._sock.settimeout(timeout_s)
         while self._outbox:
             self._sock.sendall(self._outbox.popleft())

@@ -1,4 +1,4 @@
-"""The beginning of every child process, its reader thread, and the main of a child that works through what is sent to it."""
+"""The start of every child process, its reader thread, and the main loop of a child."""
 
 import argparse
 import contextlib
@@ -49,11 +49,13 @@ log = logs.get(__name__)
 
 
 class ServerGone(Exception):
-    """The channel has ended without a word."""
+    """The channel has ended without a message."""
 
 
 class Link:
-    """A child's side of the channel: what the server has sent, and :attr:`channel` for what it gets.
+    """A child's side of the channel: the server's messages, and :attr:`channel` for the answers. Pings are answered by the
+    working thread, so that the server sees whether it works. Until the child works nobody empties the inbox, so a shutdown
+    ends the process on the reader thread.
 
     Pings are answered when the working thread comes to them, so that the server sees whether it works. Until the child
     works nobody empties the inbox, so a shutdown ends the process on the reader thread.
@@ -64,7 +66,7 @@ class Link:
         self.channel = channel
         self.is_starting = True
         self.is_over = False
-        """True once the server, or :meth:`stop`, has asked for the end."""
+        """Whether the server, or :meth:`stop`, has asked for the end."""
         self._inbox: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
 
     def start(self) -> None:
@@ -72,15 +74,15 @@ class Link:
         threading.Thread(target=self._read, name="reader", daemon=True).start()
 
     def wake(self) -> None:
-        """Have :meth:`news` return. Any thread may call this."""
+        """Make :meth:`news` return. Any thread may call this."""
         self._inbox.put(_WAKE)
 
     def stop(self) -> None:
-        """Ask for the end, as the server does. A signal handler may call this."""
+        """Ask for the end, as the server would. A signal handler may call this."""
         self._inbox.put((Shutdown(), b""))
 
     def news(self, timeout_s: float | None = None) -> list[Record]:
-        """Return what the server has sent since the last time. Wait for the first record, at most ``timeout_s``.
+        """Return the messages since the last time. Waits for the first one, at most ``timeout_s``.
 
         Raises:
             ProcessFailed: the server has stopped reading.
@@ -155,13 +157,14 @@ def run(
 
 
 def begin(settings_type: type[S], messages: Sequence[type[Message]]) -> tuple[ChildChannel, S]:
-    """Return the channel to the server, on which ``messages`` come in, and the settings; see :func:`connect`."""
+    """Return the channel to the server, which carries ``messages``, and the settings; see :func:`connect`."""
     sock, settings = connect(settings_type)
     return ChildChannel(sock, messages), settings
 
 
 def connect(settings_type: type[S]) -> tuple[socket.socket, S]:
-    """Return the socket that ``--channel-fd`` names, and the settings from standard input.
+    """Return the socket of ``--channel-fd``, and the settings from standard input. SIGINT is ignored, since the server ends
+    its children.
 
     SIGINT is ignored: the server ends its children.
     """
@@ -174,7 +177,7 @@ def connect(settings_type: type[S]) -> tuple[socket.socket, S]:
 
 
 def read(channel: ChildChannel, on_record: Callable[[Message, bytes], None]) -> None:
-    """Pass every record on; returns when the server is gone. Runs on: the reader thread."""
+    """Pass on every record until the server is gone. Runs on: the reader thread."""
     try:
         while records := channel.read():
             for message, payload in records:

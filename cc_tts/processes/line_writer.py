@@ -15,20 +15,19 @@ from cc_tts import atomic_file, logs
 from cc_tts.processes.tasks import cancel_all
 
 INTERVAL_S: Final = 0.2
-"""Between two writes. A line waits no longer, unless the disk is slower (unmeasured)."""
+"""The interval of the writes. A line waits no longer, unless the disk is slower (unmeasured)."""
 RETRY_INTERVAL_S: Final = 1.0  # unmeasured
 MAX_WAITING_LINES: Final = 20_000  # unmeasured
 MAX_LINES_A_WRITE: Final = 1000  # unmeasured
 STOP_TIMEOUT_S: Final = 3.0
-"""How long the last lines may take when the server stops (unmeasured)."""
+"""The time that the last lines may take when the server stops (unmeasured)."""
 
 log = logs.get(__name__)
 
 
 class LineWriter:
-    """``name`` says in the log what the lines are. ``sync``: what is written survives a power cut. ``on_lost`` is told
-    how many lines are given up. ``anew`` is asked before each write for the lines that the file is to have in place of all
-    others.
+    """``name`` names the lines in the log. ``sync``: written lines survive a power cut. ``on_lost`` gets the number of lost
+    lines. ``anew`` is called before each write, and may return lines that replace the file's contents.
     """
 
     def __init__(
@@ -53,11 +52,11 @@ class LineWriter:
         self._has_failed = False
         self._task: asyncio.Task[None] | None = None
         self.num_lines = 0
-        """Lines in the file, as far as they were written here."""
+        """The lines in the file that were written here."""
 
     async def start(self, first: Sequence[bytes] | None = None) -> None:
-        """Begin to write, with these lines in place of all in the file; ``None``: behind those. Raises ``OSError`` if the
-        file cannot be written.
+        """Start to write. These lines replace the contents of the file; ``None``: lines are appended. Raises ``OSError`` if
+        the file cannot be written.
         """
         if first is None:
             await asyncio.to_thread(self._append, b"")
@@ -67,7 +66,7 @@ class LineWriter:
         self._task = asyncio.create_task(self._write_all(), name=self._name)
 
     async def stop(self) -> None:
-        """Write what waits, for :data:`STOP_TIMEOUT_S` at most. Safe to call twice."""
+        """Write the waiting lines, for at most :data:`STOP_TIMEOUT_S`. Safe to call twice."""
         self._is_stopping = True
         self._news.set()
         if self._task is not None:
@@ -82,7 +81,7 @@ class LineWriter:
             self._waiting.clear()
 
     def add(self, line: bytes, on_written: Callable[[], object] = lambda: None) -> None:
-        """Write a line, soon, and call ``on_written`` then."""
+        """Write a line soon, and then call ``on_written``."""
         if len(self._waiting) >= MAX_WAITING_LINES:
             self._on_lost(1)
             return

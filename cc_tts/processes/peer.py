@@ -1,4 +1,4 @@
-"""The life of what is at the other end of a channel: a child, an adopted process, or a worker on another machine.
+"""The life of a peer at the other end of a channel: a child, an adopted process, or a worker on another machine.
 
 It says ``Hello``, then ``Ready``, and answers pings. One that is late with either is given up. It is used again, with
 back-off, until :meth:`Peer.stop`. Only time in which this process itself ran counts. Runs on: the event loop.
@@ -23,9 +23,9 @@ from cc_tts.state_machine import StateMachine
 PING_INTERVAL_S: Final = 0.5  # unmeasured
 BACKOFF_MIN_S: Final = 0.1  # unmeasured
 BACKOFF_MAX_S: Final = 5.0
-"""A peer that was there for this long is used again with the shortest back-off (unmeasured)."""
+"""A peer that was up for this long is used again with the shortest pause (unmeasured)."""
 STOPPED: Final = "stopped"
-"""The reason given when the peer is down because it was asked to end."""
+"""The reason that is given when a peer is down because it was stopped."""
 
 
 class ProcessState(StrEnum):
@@ -63,7 +63,7 @@ class Sender(Protocol):
 
 
 class Peer(ABC):
-    """One peer, used again whenever it is lost. ``name`` stands in errors."""
+    """One peer, which is used again whenever it is lost. ``name`` appears in errors."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Peer(ABC):
         self._machine = StateMachine(PROCESS_TABLE, ProcessState.STOPPED)
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[str | None] | None = None
-        """The outcome of the first attempt: ``None`` once the peer is ready, else why it is not."""
+        """The outcome of the first attempt: ``None`` if the peer became ready, else the reason."""
         self._stopping = asyncio.Event()
         self._down: asyncio.Future[str] | None = None
         self._unanswered: Watchdog | None = None
@@ -96,11 +96,11 @@ class Peer(ABC):
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the oldest ping that is unanswered; 0 if none is."""
+        """The seconds since the oldest unanswered ping; 0 if there is none."""
         return self._unanswered.seconds if self._unanswered is not None else 0.0
 
     async def stop(self) -> None:
-        """End the peer. It is safe to call this twice."""
+        """End the peer. Safe to call twice."""
         self._stopping.set()
         if self._task is not None:
             await self._task
@@ -114,7 +114,7 @@ class Peer(ABC):
         channel.send(message, payload)
 
     def restart(self, reason: str) -> None:
-        """Take the peer for lost, even if it still answers pings, and use it again."""
+        """Treat the peer as lost, even if it still answers pings, and use it again."""
         if self._down is not None and not self._down.done():
             self._down.set_result(reason)
 
@@ -122,7 +122,7 @@ class Peer(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Begin to use it, and wait until it is ready; raises ``ProcessFailed``, which says why, if it is not."""
+        """Begin to use it, and wait until it is ready; raises ``ProcessFailed`` with the reason if it is not."""
 
     @property
     @abstractmethod
@@ -130,7 +130,7 @@ class Peer(ABC):
 
     @abstractmethod
     async def _use(self) -> str:
-        """Reach it and :meth:`_watch` it. Return why that is over, or raise ``OSError`` or ``CcTtsError``."""
+        """Connect to it and :meth:`_watch` it. Return why that has ended, or raise ``OSError`` or ``CcTtsError``."""
 
     @abstractmethod
     def _overdue(self, starting: Watchdog) -> str:
@@ -138,19 +138,19 @@ class Peer(ABC):
 
     @abstractmethod
     async def _end(self, *, was_ready: bool) -> None:
-        """End the peer in order."""
+        """End the peer in an orderly way."""
 
     @abstractmethod
     async def _reap(self, reason: str) -> str:
-        """Free what is left of a lost peer. Return the reason with what was found."""
+        """Free the resources of a lost peer. Return the reason, with any details that were found."""
 
     @abstractmethod
     def _on_ready(self) -> None:
-        """Take in that the peer is ready."""
+        """Called when the peer is ready."""
 
     @abstractmethod
     def _on_lost(self, reason: str, *, was_ready: bool, delay_s: float) -> None:
-        """Take in that the peer is lost, and is used again in ``delay_s``."""
+        """Called when the peer is lost; it is used again in ``delay_s``."""
 
     def _refusal(self, hello: Hello) -> str:
         """Return why this peer cannot be used; empty if it can."""

@@ -1,14 +1,14 @@
-"""Connections are counted by their source, and this says which addresses are one."""
+"""Maps an address to the source by which connections are counted."""
 
 import ipaddress
 from typing import Final
 
 _IPV6_PREFIX_BITS: Final = 64
-"""A host picks its own address in a network of this size."""
+"""A host chooses its own addresses in a network of this size."""
 
 
 def source_of(host: str) -> str:
-    """The source that an address belongs to: an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return the source of an address: the IPv4 address, or the IPv6 network of 64 bits."""
     address = ipaddress.ip_address(host.partition("%")[0])
     address = getattr(address, "ipv4_mapped", None) or address
     if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:

@@ -41,12 +41,14 @@ KILL_TIMEOUT_S: Final = 5.0  # unmeasured
 LAST_RECORDS_TIMEOUT_S: Final = 1.0
 """The last records of a child that exited are read for this long. Unmeasured."""
 EXIT_TIMEOUT_S: Final = 2.0
-"""Between the end of a child's channel and its exit, whose status says why (unmeasured)."""
+"""The time between the end of a child's channel and its exit, whose status gives the reason (unmeasured)."""
 HUNG_TIMEOUT_S: Final = 0.2
-"""A child that is given up has this long to exit before it is killed. Unmeasured."""
+"""A child that is given up must exit within this time before it is killed. Unmeasured."""
 HEARTBEAT_TIMEOUT_S: Final = 10.0  # unmeasured
 RESPONSE_TIMEOUT_S: Final = 0.75
-"""A child that has left a ping unanswered for so long is not responsive, which ``/readyz`` says of the UA (unmeasured)."""
+"""A child that has left a ping unanswered for this long is not responsive; ``/readyz`` reports that of the UA
+(unmeasured).
+"""
 
 STOPPED_READING: Final = "the other side has stopped reading"
 
@@ -55,29 +57,29 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """The program to run, and the messages that it sends."""
+    """The program to run, and its messages."""
 
     name: str
     argv: Sequence[str]
     messages: Sequence[type[Message]]
-    """Types the child sends, besides the common ones."""
+    """The types that the child sends, besides the common ones."""
     stdin: bytes = field(default=b"", repr=False)
-    """Written to the child's standard input, which is then closed: the place for its configuration, secrets included."""
+    """Written to the child's standard input, which is then closed: its configuration, including secrets."""
     start_timeout_s: float = START_TIMEOUT_S
     heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
-    """Longer for a child whose single piece of work may take long."""
+    """Longer for a child that may be busy for long with one piece of work."""
 
 
 def python_child(
     name: str, module: str, *, messages: Sequence[type[Message]], settings: object, **timeouts_s: float
 ) -> ChildSpec:
-    """A module of this package as a child; ``settings`` (a struct or dataclass) goes to its standard input as JSON."""
+    """Return a module of this package as a child; ``settings`` (a struct or dataclass) go to its standard input as JSON."""
     argv, stdin = (sys.executable, "-m", module), msgspec.json.encode(settings)
     return ChildSpec(name=name, argv=argv, messages=messages, stdin=stdin, **timeouts_s)
 
 
 class LoopChannel(asyncio.Protocol):
-    """The end of a channel that is on an event loop: the server's, and that of a child which has one."""
+    """An end of a channel on an event loop: the server's, or that of a child with an event loop."""
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class LoopChannel(asyncio.Protocol):
         self._closed = False
 
     async def open(self, sock: socket.socket) -> None:
-        """Take over one end of a socket pair."""
+        """Take one end of a socket pair."""
         await asyncio.get_running_loop().connect_accepted_socket(lambda: self, sock)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -141,7 +143,7 @@ class LoopChannel(asyncio.Protocol):
 
 
 class _Process(Protocol):
-    """The process of a child, which was started here or adopted."""
+    """The process of a child that was started here or adopted."""
 
     @property
     def pid(self) -> int: ...
@@ -157,7 +159,7 @@ class _Process(Protocol):
 
 
 class Supervisor(Peer):
-    """One child, started again whenever it ends."""
+    """One child, which is started again whenever it ends."""
 
     def __init__(
         self,
@@ -194,8 +196,8 @@ class Supervisor(Peer):
         return self.state is ProcessState.READY and self.silent_s < RESPONSE_TIMEOUT_S
 
     async def start(self, adopted: AdoptedChild | None = None) -> None:
-        """Start the child, or take over ``adopted`` in its place, and wait until it is ready; raises ``ProcessFailed`` if it
-        is not in time, or exits before.
+        """Start the child, or use ``adopted`` instead, and wait until it is ready; raises ``ProcessFailed`` if it is late or
+        exits before.
         """
         self._adopted = adopted
         if (reason := await self._begin()) is not None:
@@ -203,7 +205,7 @@ class Supervisor(Peer):
             raise ProcessFailed(f"the {self._spec.name} process failed to start: {reason}")
 
     def set_settings(self, settings: object) -> None:
-        """Set what the next child gets; nothing is sent to the living one."""
+        """Set the settings of the next child; the running one is not told."""
         self._spec = replace(self._spec, stdin=msgspec.json.encode(settings))
 
     @property
@@ -273,8 +275,8 @@ class Supervisor(Peer):
         return f"no heartbeat for {timeout_s:.0f} s" if self._is_silent(timeout_s) else ""
 
     async def _end(self, *, was_ready: bool) -> None:
-        """``Shutdown``, then SIGTERM, then SIGKILL, each with its named timeout. A child that still loads has nothing to
-        end.
+        """Send ``Shutdown``, then SIGTERM, then SIGKILL, each with its own timeout. A child that is still loading is ended
+        at once.
         """
         process = self._process
         if process is None:
@@ -302,7 +304,7 @@ class Supervisor(Peer):
         self._process = None
 
     async def _reap(self, reason: str) -> str:
-        """Make sure the child is gone; adds its exit status to the reason."""
+        """Make sure that the child is gone; add its exit status to the reason."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -341,7 +343,7 @@ class Outcome(NamedTuple):
 
 
 async def run_once(module: str, *arguments: str, data: bytes, timeout_s: float) -> Outcome:
-    """Run a module with ``data`` on its standard input. It is killed when this call ends, however that is.
+    """Run a module with ``data`` on its standard input. It is killed when this call ends for whatever reason.
 
     Raises:
         TimeoutError: it took longer than ``timeout_s``.

@@ -1,4 +1,4 @@
-"""A service manager is told of the server's state over the socket that ``NOTIFY_SOCKET`` names (sd_notify(3)).
+"""Tells a service manager the server's state over the socket in ``NOTIFY_SOCKET`` (sd_notify(3)).
 
 Runs on: the event loop.
 
@@ -14,16 +14,16 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 
 INTERVAL_S: Final = 1.0
-"""Between two calls of :meth:`Notifier.update`; a watchdog of less than three times this makes it shorter (unmeasured)."""
+"""The interval of :meth:`Notifier.update`; a watchdog of less than three times this shortens it (unmeasured)."""
 EXTENSION_S: Final = 30.0
-"""While it starts or stops the manager waits this long for the next update, whatever its own time-out is (unmeasured)."""
+"""During start and stop the manager waits this long for the next update, whatever its own timeout is (unmeasured)."""
 MAX_STATUS_CHARS: Final = 500  # unmeasured
 
 log = logs.get(__name__)
 
 
 class Notifier:
-    """Reports readiness, reloads, the end, a status line and signs of life."""
+    """Reports readiness, reloads, the end, a status line and watchdog pings."""
 
     def __init__(self, send: Callable[[str], bool] | None, *, clock: Clock, watchdog_s: float = 0.0) -> None:
         self._send = send
@@ -40,7 +40,7 @@ class Notifier:
         return self._send is not None
 
     def update(self, *, not_ready_because: str | None, num_calls: int) -> None:
-        """Every ``interval_s``: a sign of life and, where they have changed, the status and whether the server is ready."""
+        """Every ``interval_s``: a watchdog ping and, if they have changed, the status and the readiness."""
         lines = ["WATCHDOG=1"] if self._has_watchdog else []
         is_ready = self._is_ready or (not_ready_because is None and not self._is_stopping)
         if is_ready and not self._is_ready:
@@ -54,7 +54,7 @@ class Notifier:
             self._is_ready, self._status = is_ready, status
 
     def reloading(self) -> None:
-        """The configuration is being read again; :meth:`reloaded` follows, whatever came of it."""
+        """The configuration is being read again; :meth:`reloaded` follows, whatever the outcome."""
         if self._is_ready and not self._is_stopping:
             self._tell("RELOADING=1", f"MONOTONIC_USEC={self._clock.now_ns() // 1000}")
 
@@ -67,7 +67,7 @@ class Notifier:
         self._tell("STOPPING=1", f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1e6:.0f}")
 
     def _tell(self, *lines: str) -> bool:
-        """Returns whether it was sent."""
+        """Send this; return whether it was sent."""
         return self._send is not None and (not lines or self._send("\n".join(lines)))
 
 

@@ -1,4 +1,4 @@
-"""Several things at the same time. Runs on: the event loop."""
+"""Several tasks at the same time. Runs on: the event loop."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 async def cancel_all(*tasks: asyncio.Future[Any] | None) -> None:
-    """Cancel those that there are, and wait for the end of each, however it ends."""
+    """Cancel these tasks, ignoring ``None``, and wait for the end of each."""
     running = [task for task in tasks if task is not None]
     for task in running:
         task.cancel()
@@ -14,8 +14,8 @@ async def cancel_all(*tasks: asyncio.Future[Any] | None) -> None:
 
 
 async def first_of(*running: Coroutine[Any, Any, Any]) -> int:
-    """Run these until one has ended, and cancel the others. Returns its place, counted from 0, the lowest if several have
-    ended; raises what it raised.
+    """Run these until one has ended, and cancel the others. Returns its index, the lowest if several have ended; raises its
+    error.
     """
     tasks = [asyncio.create_task(each) for each in running]
     try:
@@ -29,7 +29,7 @@ async def first_of(*running: Coroutine[Any, Any, Any]) -> int:
 
 
 class TaskSet:
-    """Tasks that run beside each other, and are forgotten when they have ended."""
+    """Tasks that run at the same time, and are forgotten when they end."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
@@ -40,11 +40,11 @@ class TaskSet:
         task.add_done_callback(self._running.discard)
 
     async def ended(self) -> None:
-        """Wait for the end of those that run now, however each ends."""
+        """Wait for the end of those that run now."""
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def stop(self, timeout_s: float = 0.0) -> None:
-        """Cancel those that have not ended after so long, and wait for their end."""
+        """Cancel the tasks that have not ended after this time, and wait for their end."""
         if self._running and timeout_s:
             await asyncio.wait(self._running, timeout=timeout_s)
         await cancel_all(*self._running)

@@ -1,4 +1,4 @@
-"""Threads that may hang on a file, as on a dead network disk, and a process that ends all the same."""
+"""Threads that may hang on a file, as on a dead network disk, in a process that can end nevertheless."""
 
 import asyncio
 import os
@@ -13,15 +13,15 @@ from cc_tts import logs
 from cc_tts.clock import MonotonicClock
 
 SHUTDOWN_TIMEOUT_S: Final = 2.0
-"""Threads have this long to finish when the process ends. Unmeasured."""
+"""Threads must finish within this time when the process ends. Unmeasured."""
 MAX_THREADS: Final = 8
-"""The event loop's own executor has so many: what runs there waits for a disk, not for a processor. Unmeasured."""
+"""The most threads of the event loop's executor: they wait for a disk, not for a processor. Unmeasured."""
 
 log = logs.get(__name__)
 
 
 class BoundedExecutor(ThreadPoolExecutor):
-    """Its shutdown waits :data:`SHUTDOWN_TIMEOUT_S` at most, where that of its base waits for ever."""
+    """An executor whose shutdown waits at most :data:`SHUTDOWN_TIMEOUT_S`; that of its base waits for ever."""
 
     all: ClassVar[WeakSet["BoundedExecutor"]] = WeakSet()
 
@@ -30,7 +30,7 @@ class BoundedExecutor(ThreadPoolExecutor):
         self.all.add(self)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:  # noqa: FBT001, FBT002 - the base's
-        """Take no more work, and wait a while for what has begun."""
+        """Accept no more work, and wait a while for the work that has begun."""
         super().shutdown(wait=False, cancel_futures=cancel_futures)
         clock = MonotonicClock()
         until_ns = clock.now_ns() + round(SHUTDOWN_TIMEOUT_S * 1e9) if wait else 0
@@ -39,7 +39,7 @@ class BoundedExecutor(ThreadPoolExecutor):
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run the event loop of a process; a hung thread does not keep it from ending. See :func:`leave`."""
+    """Run the event loop of a process. A hung thread does not keep it from ending; see :func:`leave`."""
 
     async def bounded() -> None:
         asyncio.get_running_loop().set_default_executor(BoundedExecutor(MAX_THREADS, "asyncio"))
@@ -49,7 +49,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def leave(status: int) -> int:
-    """The exit status of the process, which ends here if a thread hangs: the interpreter would wait for it."""
+    """Return the exit status, or end the process here if a thread hangs, since the interpreter would wait for it."""
     for executor in tuple(BoundedExecutor.all):
         executor.shutdown()
     hung = [each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]

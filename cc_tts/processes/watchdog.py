@@ -1,4 +1,4 @@
-"""How long the other side of a channel has been silent. Runs on: the thread that looks."""
+"""Measures for how long the other side of a channel has been silent. Runs on: the thread that watches."""
 
 from cc_tts.clock import Clock
 
@@ -17,19 +17,19 @@ class Watchdog:
         self.seconds = 0.0
 
     def heard(self) -> None:
-        """A sign of life, or none is owed yet: begin again."""
+        """Start again: there was a sign of life, or none is owed yet."""
         self._looked_ns = self._clock.now_ns()
         self.seconds = 0.0
 
     def count(self, *, owed: bool) -> None:
-        """:meth:`poll` while a sign of life is owed, else begin again."""
+        """Call :meth:`poll` while a sign of life is owed, else start again."""
         if owed:
             self.poll()
         else:
             self.heard()
 
     def rest(self) -> None:
-        """Nothing is owed now: what has passed since the last look does not count, what was counted before does."""
+        """Pause, since nothing is owed now: the time since the last look does not count, earlier time does."""
         self._looked_ns = self._clock.now_ns()
 
     def poll(self) -> float:

@@ -89,12 +89,12 @@ class AccountingLog:
                 raise ConfigError(f"accounting.file: {self._file}: {error.strerror}") from None
 
     async def stop(self) -> None:
-        """Write what waits, for some seconds at most. Safe to call twice."""
+        """Write the waiting lines, for some seconds at most. Safe to call twice."""
         if self._writer is not None:
             await self._writer.stop()
 
     def add(self, line: Line, on_written: Callable[[], None] = lambda: None) -> None:
-        """Write a line, soon, and call ``on_written`` then; at once if there is no file."""
+        """Write a line soon, and then call ``on_written``; at once if there is no file."""
         if self._writer is None:
             on_written()
             return

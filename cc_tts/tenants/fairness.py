@@ -1,4 +1,4 @@
-"""Who may begin to speak while the engine is busy, so that no tenant keeps the others out. Runs on: the event loop."""
+"""Which tenants may begin to speak while the engine is busy, so that none keeps the others out. Runs on: the event loop."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 from cc_tts.clock import Clock
 
 BUSY: Final = 0.8
-"""Up to this share of what the engine may promise everybody begins who asks."""
+"""Up to this share of the engine's capacity every tenant may begin to speak."""
 RESERVE: Final = 0.1
-"""The part of the engine's capacity that is kept for tenants that have less than their share (unmeasured)."""
+"""The share of the capacity that is kept for tenants below their share (unmeasured)."""
 REFUSED_WINDOW_S: Final = 1.0
-"""A tenant that the engine refused waits, or has come again, within this time (unmeasured)."""
+"""A tenant that the engine has refused counts as waiting for this time (unmeasured)."""
 DEFAULT_WEIGHT: Final = 1.0
-"""The weight of speech that belongs to no tenant."""
+"""The weight of speech without a tenant."""
 
 
 _ROUNDING: Final = 1e-6
@@ -20,20 +20,21 @@ _ROUNDING: Final = 1e-6
 
 
 class Fairness:
-    """Compares each tenant's share of the running streams with the share that its weight stands for."""
+    """Compares each tenant's share of the running streams with the share of its weight."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._refused_ns: dict[str, int] = {}
 
     def note_refused(self, tenant: str) -> None:
-        """The engine has just refused a stream of this tenant."""
+        """Note that the engine has just refused a stream of this tenant."""
         self._refused_ns[tenant] = self._clock.now_ns()
 
     def refuses(
         self, tenant: str, *, running: Mapping[str, int], weights: Mapping[str, float], utilisation: float
     ) -> bool:
-        """Return whether a new stream of ``tenant`` is refused for the sake of others.
+        """Return whether a new stream of ``tenant`` is refused in favour of others. ``running``: the streams of each tenant
+        now; ``weights``: of all configured tenants; ``utilisation``: of the engine's capacity, 0 to 1.
 
         ``running``: streams of each tenant now; ``weights``: of all that are configured; ``utilisation``: of what the
         engine may promise, 0 to 1.
@@ -52,7 +53,7 @@ class Fairness:
 
 
 def _is_above(tenant: str, parties: set[str], running: Mapping[str, int], weights: Mapping[str, float]) -> bool:
-    """Return whether ``tenant`` has more of the running streams than its weight among ``parties`` stands for."""
+    """Return whether ``tenant`` has more of the running streams than its weight among ``parties`` allows."""
     num_running = sum(running.get(name, 0) for name in parties)
     weight = sum(weights.get(name, DEFAULT_WEIGHT) for name in parties)
     due = weights.get(tenant, DEFAULT_WEIGHT) / weight * num_running

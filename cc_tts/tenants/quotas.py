@@ -29,13 +29,13 @@ from cc_tts.tenants.fairness import Fairness
 RETRY_AFTER_S: Final[Mapping[Kind, int]] = {"calls": 5, "streams": 1, "listeners": 5}
 """Retry-After of a refusal; for characters it is the rest of the day."""
 SHARED_RETRY_AFTER_S: Final = 1
-"""Retry-After of a refusal for the sake of other tenants (unmeasured)."""
+"""Retry-After of a refusal in favour of other tenants (unmeasured)."""
 MAX_LABELS: Final = 100
-"""Tenants with metrics of their own (unmeasured)."""
+"""The most tenants with metrics of their own (unmeasured)."""
 OTHER: Final = "other"
-"""Label of all tenants beyond :data:`MAX_LABELS`."""
+"""The label of the tenants beyond :data:`MAX_LABELS`."""
 NO_TENANT: Final = "none"
-"""Label of what belongs to no tenant."""
+"""The label of use without a tenant."""
 _DAY_S: Final = 86_400  # unmeasured
 
 
@@ -46,7 +46,7 @@ class Reservation:
         self._give_back = give_back
 
     def release(self) -> None:
-        """It is over. Safe to call twice."""
+        """Release it. Safe to call twice."""
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
             give_back()
@@ -61,7 +61,7 @@ class Reservation:
 
 
 class TenantQuotas:
-    """``node`` and ``num_nodes``: which of the configured nodes this is, and how many there are."""
+    """``node`` and ``num_nodes``: the index of this node and the number of nodes in the configuration."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class TenantQuotas:
         self._used: dict[Kind, Counter[str]] = {kind: Counter() for kind in KEYS}
         self._refused: Counter[str] = Counter()
         self._refused_told: Counter[str] = Counter()
-        """The pool knows of these refusals."""
+        """The refusals that the pool knows of."""
         self._shares: Mapping[str, TenantShare] = {}
         self._fairness = Fairness(self._clock)
         self._labels: dict[str, str] = {}
@@ -95,21 +95,21 @@ class TenantQuotas:
         return bool(self._tenants)
 
     def reload(self, tenants: Mapping[str, TenantConfig]) -> None:
-        """Take these limits from now on. What is in use goes on."""
+        """Use these limits from now on. Present use continues."""
         self._tenants = dict(tenants)
 
     # --- what begins -------------------------------------------------------------------------------------------------
 
     def hold_call(self, tenant: str, *, is_up: bool = False) -> Reservation:
-        """A call begins; raises ``QuotaExceeded``. One that ``is_up`` already counts, whatever the limit is."""
+        """Reserve a call; raises ``QuotaExceeded``. A call that ``is_up`` already counts whatever the limit is."""
         return self._hold(tenant, "calls", is_up=is_up)
 
     def hold_listener(self, tenant: str) -> Reservation:
-        """A reader of events or of a call's audio comes; raises ``QuotaExceeded``."""
+        """Reserve a reader of events or of a call's audio; raises ``QuotaExceeded``."""
         return self._hold(tenant, "listeners")
 
     def check_stream(self, tenant: str, utilisation: Callable[[], float]) -> None:
-        """Refuse what :meth:`hold_stream` would refuse now. ``utilisation``: of what the engine may promise, 0 to 1.
+        """Refuse what :meth:`hold_stream` would refuse now. ``utilisation``: of the engine's capacity, 0 to 1.
 
         Raises:
             QuotaExceeded: the tenant speaks as many texts as it may.
@@ -126,13 +126,13 @@ class TenantQuotas:
             )
 
     def hold_stream(self, tenant: str, utilisation: Callable[[], float]) -> Reservation:
-        """A text begins to be spoken; raises as :meth:`check_stream`."""
+        """Reserve a text that begins to be spoken; raises as :meth:`check_stream`."""
         self.check_stream(tenant, utilisation)
         return self._hold(tenant, "streams")
 
     @contextmanager
     def asking_engine(self, tenant: str) -> Iterator[None]:
-        """Take note if the engine refuses what is asked of it within: others then have to keep to their shares."""
+        """Note it if the engine refuses a request inside: other tenants then have to keep to their shares."""
         try:
             yield
         except EngineOverloaded:
@@ -142,7 +142,7 @@ class TenantQuotas:
 
     @contextmanager
     def characters(self, tenant: str, num: int) -> Iterator[None]:
-        """Charge for text that is accepted within, and not for what is refused; raises ``QuotaExceeded``."""
+        """Charge for text that is accepted inside; refused text costs nothing. Raises ``QuotaExceeded``."""
         if not self.is_on:
             yield
             return
@@ -165,12 +165,12 @@ class TenantQuotas:
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     def use(self) -> dict[str, TenantUse]:
-        """Return what each tenant uses here, for the pool. Refusals are counted from one call of this to the next."""
+        """Return each tenant's use here, for the pool. Refusals count from the last call of this method."""
         told, self._refused_told = self._refused_told, Counter(self._refused)
         return {name: replace(use, refused=use.refused - told[name]) for name, use in self.used().items()}
 
     def used(self) -> dict[str, TenantUse]:
-        """Return what each tenant uses here. Refusals are counted from the start on."""
+        """Return each tenant's use here. Refusals count from the start of the server."""
         self._turn_day()
         return {
             name: TenantUse(
@@ -182,11 +182,11 @@ class TenantQuotas:
         }
 
     def on_leases(self, leases: Leases) -> None:
-        """The pool says what tenants may use here from now on. It stays in force when the pool is away."""
+        """Set the shares of tenants at this node, as the pool gives them. They stay in force when the pool is away."""
         self._shares = leases.tenants
 
     def limit(self, tenant: str, kind: Kind) -> int | None:
-        """Return what a tenant may use at this node; ``None``: any number."""
+        """Return the limit of a tenant at this node; ``None`` if there is none."""
         config = self._tenants.get(tenant)
         total: int = getattr(config, KEYS[kind], 0)
         if not total:
@@ -246,11 +246,11 @@ class TenantQuotas:
 
 
 def divided(total: int, num: int, which: int) -> int:
-    """The part of the ``which``-th of ``num`` in ``total``; all parts together are ``total``."""
+    """Return the ``which``-th of ``num`` parts of ``total``; all parts together are ``total``."""
     return total // num + (which < total % num)
 
 
 def place_of(server: ServerConfig, cluster: ClusterConfig) -> tuple[int, int]:
-    """Return which of the configured nodes this server is, and how many there are."""
+    """Return the index of this server among the configured nodes, and their number."""
     names = sorted({*cluster.nodes, server.node_name})
     return names.index(server.node_name), len(names)

@@ -13,16 +13,16 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.tracing.context import TraceContext, new_span_id
 
 MAX_HELD: Final = 128
-"""Spans of a trace that wait until it is known whether the trace is kept; the oldest are dropped (unmeasured)."""
+"""The most spans of a trace that wait until it is known whether the trace is kept; the oldest are dropped (unmeasured)."""
 MAX_EVENTS: Final = 128
-"""Events of a span, as in the limits of OpenTelemetry's SDK."""
+"""The most events of a span, as in OpenTelemetry's SDK."""
 
 Kind = Literal["internal", "server", "client"]
 Value = str | bool | int | float
 
 
 class Trace:
-    """The spans of one call or one request. All are exported if it :attr:`is_kept`, which may turn out at its end."""
+    """The spans of one call or one request. All are exported if it :attr:`is_kept`, which may be decided at its end."""
 
     def __init__(self, export: Callable[["Span"], None], clock: Clock, *, is_kept: bool) -> None:
         self._export = export
@@ -30,10 +30,10 @@ class Trace:
         self.clock = clock
         self.is_kept = is_kept
         self.offset_ns = round(clock.wall_s() * 1e9) - clock.now_ns()
-        """The distance from CLOCK_MONOTONIC to the Unix epoch, the same for all spans even if the wall clock is set."""
+        """The offset from CLOCK_MONOTONIC to the Unix epoch. It is the same for all spans, even if the wall clock is set."""
 
     def keep(self) -> None:
-        """Export what there is of it, and what will be."""
+        """Export the present and the future spans."""
         self.is_kept = True
         while self._held:
             self._export(self._held.popleft())
@@ -45,13 +45,13 @@ class Trace:
             self._held.append(span)
 
     def close(self) -> None:
-        """It is not kept if nothing was found until now."""
+        """Discard the trace unless it is kept by now."""
         self._held.clear()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Span:
-    """A piece of work. No attribute of it is a text, a digit or a number of somebody."""
+    """A piece of work. Its attributes hold no text, no digits and no telephone number."""
 
     name: str
     trace: Trace
@@ -64,7 +64,7 @@ class Span:
     events: list[tuple[str, int, dict[str, Value]]] = field(default_factory=list)
     end_ns: int | None = None
     error: str = ""
-    """The word for what failed; empty if nothing did."""
+    """The name of the failure; empty if there is none."""
 
     @property
     def now_ns(self) -> int:
@@ -72,7 +72,7 @@ class Span:
 
     @property
     def exemplar(self) -> dict[str, str] | None:
-        """The labels by which a metric points to it; ``None`` if it will not be exported."""
+        """Return the labels by which a metric refers to the span; ``None`` if it will not be exported."""
         if not self.trace.is_kept:
             return None
         return {"trace_id": self.context.trace_id, "span_id": self.context.span_id}
@@ -86,7 +86,7 @@ class Span:
         links: Sequence[TraceContext] = (),
         attributes: dict[str, Value] | None = None,
     ) -> "Span":
-        """Begin a part of it, now if no other instant is given."""
+        """Begin a child span, now or at the given instant."""
         return Span(
             name=name,
             trace=self.trace,
@@ -99,12 +99,12 @@ class Span:
         )
 
     def event(self, name: str, *, at_ns: int | None = None, **attributes: Value) -> None:
-        """Note something that takes no time."""
+        """Note an event without a duration."""
         if len(self.events) < MAX_EVENTS:
             self.events.append((name, self.now_ns if at_ns is None else at_ns, attributes))
 
     def end(self, *, at_ns: int | None = None, error: str = "") -> None:
-        """It is over; only the first call counts."""
+        """End the span; only the first call counts."""
         if self.end_ns is None:
             self.end_ns = max(self.start_ns, self.now_ns if at_ns is None else at_ns)
             self.error = error or self.error
@@ -112,7 +112,7 @@ class Span:
 
 
 class SumSpan:
-    """Many short pieces of work as one span, from the first to the last of them, with their sum."""
+    """Many short pieces of work as one span, from the first to the last, with their total time."""
 
     def __init__(self, parent: Span | None, name: str) -> None:
         self._parent = parent
@@ -130,23 +130,23 @@ class SumSpan:
             self._sum_ns += self._parent.now_ns - self._begun_ns
 
     def close(self) -> None:
-        """No more will come."""
+        """End the span; no more work will come."""
         if self._span is not None:
             self._span.attributes["cctts.sum_ms"] = round(self._sum_ns / NS_PER_MS, 3)
             self._span.end()
 
 
 CURRENT: Final[ContextVar[Span | None]] = ContextVar("span", default=None)
-"""The span that what runs in this context is a part of."""
+"""The parent of spans that begin in this context."""
 
 
 def current_traceparent() -> str:
-    """The current span, for those who are told of it; empty if there is none."""
+    """Return the trace context of the current span; empty if there is none."""
     span = CURRENT.get()
     return "" if span is None else span.context.traceparent
 
 
 def begin(name: str) -> Span | None:
-    """Begin a part of the current span, if there is one."""
+    """Begin a child of the current span, if there is one."""
     parent = CURRENT.get()
     return None if parent is None else parent.child(name)

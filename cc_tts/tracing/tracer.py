@@ -1,4 +1,4 @@
-"""Whoever begins traces: which of them are kept, and what stands for a Call-ID in them. Runs on: the event loop."""
+"""Begins traces, decides which are kept, and hashes Call-IDs for them. Runs on: the event loop."""
 
 import hashlib
 import hmac
@@ -10,17 +10,16 @@ from cc_tts.tracing.context import TraceContext, new_span_id, new_trace_id
 from cc_tts.tracing.span import Kind, Span, Trace, Value
 
 _HASH_CHARS: Final = 16
-"""Hexadecimal digits that tell the Call-IDs of one site apart (64 bits)."""
+"""The hexadecimal digits of a hashed Call-ID (64 bits)."""
 
 
 async def _nothing(_timeout_s: float) -> None:
-    """There is nothing to stop."""
+    """Do nothing; used where there is nothing to stop."""
 
 
 class Tracer:
-    """Without ``export`` it begins nothing. A trace that a client does not sample, or that ``sample_ratio`` leaves out, is
-    exported only if :meth:`.Trace.keep` is called before its end. ``stop`` sends what waits,
-    as far as that is done within so many seconds.
+    """Without ``export`` no trace begins. A trace that a client does not sample, or that ``sample_ratio`` leaves out, is
+    exported only if :meth:`.Trace.keep` is called before its end. ``stop`` sends the waiting spans within this many seconds.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Tracer:
         is_kept: bool | None = None,
         attributes: dict[str, Value] | None = None,
     ) -> Span | None:
-        """Begin a trace, or our part of that of ``parent``; ``None`` while nothing is exported."""
+        """Begin a trace, or our part of the trace of ``parent``; ``None`` while nothing is exported."""
         if self._export is None:
             return None
         trace_id = new_trace_id() if parent is None else parent.trace_id
@@ -76,7 +75,7 @@ class Tracer:
         return int(trace_id[-14:], 16) < self._sample_ratio * (1 << 56)
 
     def hashed(self, name: str) -> str:
-        """The hash that stands for a name in attributes; empty without a salt."""
+        """Return a hash of a name for attributes; empty without a salt."""
         if not self._salt or not name:
             return ""
         return hmac.new(self._salt, name.encode(), hashlib.sha256).hexdigest()[:_HASH_CHARS]

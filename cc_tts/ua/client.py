@@ -109,7 +109,7 @@ class _UaProcess:
         """Where the process waits for another server; empty if it does not."""
         return self._settings.adoption_socket
 
-    async def adopt(self, asked: adoption.Knock | None) -> None:
+    async def adopt(self, asked: adoption.AskedChild | None) -> None:
         """Take over the process, if there is one, as :meth:`UaClient.adopt` does for all."""
         if not self._settings.adoption_socket:
             return
@@ -204,10 +204,10 @@ class UaClient:
         *,
         clock: Clock,
         on_dispatcher_down: Callable[[], None] = lambda: None,
-        knocks: Mapping[str, adoption.Knock] = MappingProxyType({}),
+        asked: Mapping[str, adoption.AskedChild] = MappingProxyType({}),
     ) -> None:
         self._config = config
-        self._knocks = knocks
+        self._asked = asked
         everyone = settings_of(config)
         self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
         self._listener: UaListener | None = None
@@ -244,7 +244,7 @@ class UaClient:
         Raises:
             ProcessFailed: one belongs to another server, or does not answer.
         """
-        await asyncio.gather(*(each.adopt(self._knocks.get(each.adoption_socket)) for each in self._everyone))
+        await asyncio.gather(*(each.adopt(self._asked.get(each.adoption_socket)) for each in self._everyone))
 
     @property
     def has_adopted(self) -> bool:
@@ -438,7 +438,7 @@ class UaClient:
                 )
 
 
-def knock(config: Config) -> dict[str, adoption.Knock]:
+def ask_waiting_processes(config: Config) -> dict[str, adoption.AskedChild]:
     """Ask the processes that wait for a server, by their sockets, before all that a server takes long to import and to load:
     with that their grace is over. What goes wrong is for :meth:`UaClient.adopt` to say.
     """
@@ -448,7 +448,7 @@ def knock(config: Config) -> dict[str, adoption.Knock]:
         for settings in settings_of(config) + ([] if of_lines is None else [of_lines]):
             path = Path(settings.adoption_socket)
             is_possible = settings.adoption_socket and path.parent.exists()
-            if is_possible and (found := adoption.knock(path, _request(settings))):
+            if is_possible and (found := adoption.ask(path, _request(settings))):
                 asked[settings.adoption_socket] = found
     return asked
 

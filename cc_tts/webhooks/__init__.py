@@ -1,1 +1,3 @@
-"""Events to web applications by HTTP, as Standard Webhooks: signed, in order per call, repeated until they are taken."""
+"""Webhooks: events to web applications by HTTP, as Standard Webhooks. They are signed, in order for each call, and repeated
+until they are accepted.
+"""

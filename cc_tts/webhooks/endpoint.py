@@ -1,4 +1,4 @@
-"""One endpoint: what waits for it, how it is doing, and the attempts that are under way. Runs on: the event loop."""
+"""One endpoint: its queue, its health, and its current attempts. Runs on: the event loop."""
 
 import asyncio
 import contextlib
@@ -24,9 +24,9 @@ FIRST_RETRY_S: Final = 1.0
 MAX_RETRY_S: Final = 1800.0
 """The longest wait, as the third step of the schedule that the Standard Webhooks spec gives as an example."""
 JITTER_SHARE: Final = 0.2
-"""How far a wait may be from the schedule, so that events that failed together are not repeated together (unmeasured)."""
+"""The random variation of a pause, so that events that failed together are not repeated together (unmeasured)."""
 SLOW_DOWN: Final = frozenset({429, 502, 503, 504})
-"""The receiver has too much to do (Standard Webhooks: 429, 502, 504): fewer events are sent at once."""
+"""The receiver is overloaded (Standard Webhooks: 429, 502, 504): fewer events are sent at once."""
 GONE: Final = 410
 """The receiver wants no more events (Standard Webhooks, as RFC 9110 §15.5.11)."""
 
@@ -37,7 +37,7 @@ log = logs.get(__name__)
 
 @dataclass(slots=True)
 class Health:
-    """How an endpoint is doing. ``num_failures`` is of failures in a row."""
+    """The health of an endpoint. ``num_failures`` counts failures in a row."""
 
     last_status: int | None = None
     last_error: str = ""
@@ -53,7 +53,7 @@ class Health:
 
 
 class Endpoint:
-    """``settle`` forgets a durable event that was taken or given up. ``on_answer`` is given the JSON with which
+    """``settle`` forgets a durable event that was accepted or given up. ``on_answer`` gets the JSON with which
     ``call.incoming`` was answered.
     """
 
@@ -91,7 +91,7 @@ class Endpoint:
 
     @property
     def state(self) -> State:
-        """Whether events are delivered, only tried now and then, or dropped."""
+        """Whether events are delivered, only probed now and then, or dropped."""
         if self.health.is_disabled:
             return "disabled"
         return "failing" if self._is_broken else "ok"
@@ -102,7 +102,7 @@ class Endpoint:
         return self.health.num_failures >= self._config.breaker_failures
 
     def retarget(self, target: Target) -> None:
-        """Send to this from now on; an endpoint that was disabled is tried again."""
+        """Send to this target from now on; a disabled endpoint is tried again."""
         self.target = target
         self.health.max_in_flight = target.max_in_flight
         self._restore()
@@ -127,7 +127,7 @@ class Endpoint:
         await self._tasks.stop()
 
     async def try_once(self, event_id: str, body: bytes) -> Outcome:
-        """Make one attempt beside the queue; success lets a failing or disabled endpoint be used again."""
+        """Make one attempt outside the queue. Success re-enables a failing or disabled endpoint."""
         outcome = await self._send(event_id, body, {}, wants_answer=False)
         if outcome.is_taken:
             self._restore()
@@ -142,7 +142,7 @@ class Endpoint:
                     await self._wake.wait()
 
     def _begin_attempts(self) -> float | None:
-        """Begin the attempts whose time has come; returns how long to wait for the next, ``None``: until a new one."""
+        """Begin the attempts that are due; return the time until the next one, ``None`` if there is none."""
         now_ns = self._clock.now_ns()
         while self.num_in_flight < self._max_in_flight:
             if now_ns < self.health.paused_until_ns:
@@ -187,7 +187,7 @@ class Endpoint:
             self._wake.set()
 
     def _span(self, delivery: Delivery) -> Span | None:
-        """Begin the span of an attempt: linked to the call, which it may outlive."""
+        """Begin the span of an attempt. It is linked to the call, since it may outlive that."""
         if delivery.trace is None:
             return None
         return self._tracer.begin(
@@ -244,7 +244,7 @@ class Endpoint:
             self._on_answer(self.target, delivery, outcome.answer)
 
     def _restore(self) -> None:
-        """It takes events: what waited because it did not is sent now."""
+        """The endpoint works again: send the events that waited for it now."""
         if self.state != "ok":
             log.info("webhook_restored", webhook=self.target.name)
         if self._is_broken or self.health.is_unreachable:
@@ -278,14 +278,14 @@ class Endpoint:
             log.warning("webhook_event_lost", webhook=self.target.name, event_id=delivery.id, reason=reason)
 
     def close(self) -> None:
-        """End it; nothing waits for it, and it is shown no more."""
+        """End it, and remove it from the metrics; nothing waits for it."""
         if self._running is not None:
             self._running.cancel()
         self._is_closed = True
         self._note_queue()
 
     def _note_queue(self) -> None:
-        """Show how much waits; those of calls share a name, so that their numbers are added up."""
+        """Update the metrics. The endpoints of calls share a label, so their numbers are added."""
         shown, now = self._shown, (0, 0) if self._is_closed else (len(self.queue), int(self.state != "ok"))
         self._shown = now
         self._metrics.webhook_queued.labels(webhook=self.target.name).inc(now[0] - shown[0])

@@ -18,11 +18,11 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.line_writer import LineWriter
 
 MIN_LINES_TO_COMPACT: Final = 4096
-"""The file is written anew when it has so many lines and few of them are left over (unmeasured)."""
+"""The file is rewritten when it has this many lines and few of them are unsettled (unmeasured)."""
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event that is to be delivered. ``url`` and ``secret`` are those of a call, ``at_s`` is on the wall clock."""
+    """An event that is to be delivered. ``url`` and ``secret`` are the call's; ``at_s`` is on the wall clock."""
 
     webhook: str
     id: str
@@ -40,7 +40,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line: an event, or the key of one that was taken or given up."""
+    """A line: an event, or the key of an event that was accepted or given up."""
 
     keep: Kept | None = None
     settled: str = ""
@@ -56,14 +56,14 @@ class Journal:
     def __init__(self, file: Path | None, metrics: Metrics) -> None:
         self._file = file
         self._left: dict[str, bytes] = {}
-        """The lines of events that are not settled, by key."""
+        """The lines of unsettled events, by key."""
         lost = metrics.webhooks_dropped.labels(reason="not_kept")
         self._writer = (
             LineWriter(file, "webhook_events", sync=True, on_lost=lost.inc, anew=self._compacted) if file else None
         )
 
     async def start(self) -> list[Kept]:
-        """Begin; returns what an earlier server left over. Raises ``ConfigError`` if the file cannot be used."""
+        """Begin; return the unsettled events of an earlier server. Raises ``ConfigError`` if the file cannot be used."""
         if self._file is None or self._writer is None:
             return []
         try:
@@ -75,7 +75,7 @@ class Journal:
         return found
 
     async def stop(self) -> None:
-        """Write what waits, for some seconds at most."""
+        """Write the waiting lines, for some seconds at most."""
         if self._writer is not None:
             await self._writer.stop()
 
@@ -89,7 +89,7 @@ class Journal:
             self._writer.add(_line(Line(settled=key)))
 
     def _compacted(self) -> Sequence[bytes] | None:
-        """The lines that are left over, once most of those in the file are settled."""
+        """Return the unsettled lines, once most lines of the file are settled."""
         assert self._writer is not None
         num_lines = self._writer.num_lines
         is_worth_it = num_lines > MIN_LINES_TO_COMPACT and num_lines > 4 * len(self._left)
@@ -101,7 +101,7 @@ def _line(line: Line) -> bytes:
 
 
 def _left_over(file: Path) -> list[Kept]:
-    """Read the events that are not settled, oldest first, but for a line that was cut off. Runs on: a thread."""
+    """Read the unsettled events, oldest first. An incomplete last line is ignored. Runs on: a thread."""
     found: dict[str, Kept] = {}
     try:
         lines = file.read_bytes().splitlines()

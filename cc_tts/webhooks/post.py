@@ -1,4 +1,4 @@
-"""One attempt to deliver an event: an HTTP POST that follows no redirect and reads little.
+"""One attempt to deliver an event: an HTTP POST that follows no redirect and reads little of the response.
 
 Runs on: the event loop; names are looked up by a thread.
 """
@@ -21,36 +21,36 @@ from cc_tts.webhooks.target import Target
 MAX_ANSWER_BYTES: Final = 65_536
 """The most that is read of a response (unmeasured): as much as a JSON body of the API with a long text."""
 MAX_UNREAD_BYTES: Final = 4096
-"""A response that nobody wants is read up to this size, so that its connection can be used again (unmeasured)."""
+"""An unwanted response is read up to this size, so that its connection can be used again (unmeasured)."""
 MAX_RETRY_AFTER_S: Final = 3600.0
 """A receiver cannot ask for a longer pause (unmeasured)."""
 READ_TIMEOUT_S: Final = 1.0
-"""How long the body of a response may take after its head (unmeasured)."""
+"""The time that the body of a response may take after its head (unmeasured)."""
 _JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The end of an attempt. ``status`` ``None``: there was no response, and ``error`` says why. ``answer`` is the JSON
-    of a response that was asked for.
+    """The result of an attempt. ``status`` ``None``: there was no response, for the reason in ``error``. ``answer`` is the
+    JSON of the response, if that was wanted.
     """
 
     status: int | None = None
     error: str = ""
     is_unreachable: bool = False
-    """Whether there was no connection, so that no other event would have been taken either."""
+    """Whether there was no connection, so that no other event could have been delivered either."""
     retry_after_s: float | None = None
     answer: bytes = b""
     duration_ms: float = 0.0
 
     @property
     def is_taken(self) -> bool:
-        """Whether the receiver has the event: 2xx, nothing else."""
+        """Whether the receiver has accepted the event: a status of 2xx."""
         return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - RFC 9110 §15.3
 
 
 class HttpPost:
-    """Makes attempts, which never raise but for a cancellation. A guarded target is reached at ``allowed`` hosts alone."""
+    """Makes attempts, which raise nothing but a cancellation. A guarded target is reached only at ``allowed`` hosts."""
 
     def __init__(self, clock: Clock, allowed: Callable[[], AllowedHosts]) -> None:
         self._clock = clock
@@ -64,7 +64,7 @@ class HttpPost:
             await client.close()
 
     async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
-        """Send ``body`` there, and wait for a response as long as the target has for it."""
+        """Send ``body`` to the target, and wait for a response up to the target's timeout."""
         begun_ns = self._clock.now_ns()
         try:
             client = self._clients[target.is_guarded]
@@ -88,7 +88,7 @@ class HttpPost:
         return Outcome(**result, duration_ms=round((self._clock.now_ns() - begun_ns) / 1e6, 1))
 
     def _retry_after_s(self, response: aiohttp.ClientResponse) -> float | None:
-        """The pause that the receiver asks for (RFC 9110 §10.2.3: seconds, or a date)."""
+        """Return the pause that the receiver asks for (RFC 9110 §10.2.3: seconds, or a date)."""
         text = response.headers.get("Retry-After", "").strip()
         seconds = math.nan
         if text.isascii() and text.isdecimal():
@@ -100,8 +100,8 @@ class HttpPost:
 
 
 async def _read(response: aiohttp.ClientResponse, *, wants_answer: bool) -> bytes:
-    """The JSON of a response, if it is wanted and comes soon; of a longer one than is taken, its beginning. The receiver has
-    the event, whatever the body is like.
+    """Return the JSON of a response if it is wanted and arrives soon; only the beginning of a longer one. The event counts
+    as delivered whatever the body is.
     """
     length = response.content_length
     is_answer = wants_answer and response.content_type == _JSON

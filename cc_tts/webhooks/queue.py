@@ -1,4 +1,4 @@
-"""The events that wait for one endpoint, and which of them is to be sent when. It has no clock and no I/O.
+"""The events that wait for one endpoint, and which is sent when. It has no clock and no I/O.
 
 Events of one call go one after the other. One that fails holds the later ones of its call for ``order_hold_ns`` at most;
 then they pass it, and it is repeated beside them. Runs on: the event loop.
@@ -20,13 +20,13 @@ from typing import Final, Literal
 from cc_tts.tracing.context import TraceContext
 
 DropReason = Literal["overflow", "expired", "disabled", "not_kept"]
-"""Why an event is given up: too many wait, it is too old, the endpoint is gone (410), or it could not be written to disk."""
+"""Why an event is given up: too many wait, it is too old, the endpoint is gone (410), or the disk cannot be written."""
 DROP_REASONS: Final[tuple[DropReason, ...]] = ("overflow", "expired", "disabled", "not_kept")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Delivery:
-    """One event for one endpoint. ``is_durable``: it outlives the server. All instants are on CLOCK_MONOTONIC."""
+    """One event for one endpoint. ``is_durable``: it survives a restart. All instants are on CLOCK_MONOTONIC."""
 
     id: str
     type: str
@@ -39,17 +39,17 @@ class Delivery:
     due_ns: int = 0
     num_attempts: int = 0
     hold_until_ns: int | None = None
-    """When later events of the call pass it, once it has failed."""
+    """When later events of the call may overtake it, after it has failed."""
     is_late: bool = False
-    """Whether it no longer holds the events of its call."""
+    """Whether it no longer holds back the events of its call."""
     is_in_flight: bool = False
     is_over: bool = False
     trace: TraceContext | None = None
-    """The call that it is about, if that is traced."""
+    """The trace of the call that it is about, if there is one."""
 
 
 class DeliveryQueue:
-    """``on_drop`` is told of each event that is given up."""
+    """``on_drop`` is called for each event that is given up."""
 
     def __init__(self, *, max_queued: int, order_hold_ns: int, on_drop: Callable[[Delivery, DropReason], None]) -> None:
         self.max_queued = max_queued
@@ -70,7 +70,9 @@ class DeliveryQueue:
         return min((first.created_ns for first in firsts if first is not None), default=None)
 
     def put(self, delivery: Delivery) -> None:
-        """Queue an event. When there is no room the oldest live one is given up for it, else the oldest durable one."""
+        """Queue an event. If there is no room, the oldest event that is not durable is given up, else the oldest durable
+        one.
+        """
         if len(self) >= self.max_queued:
             self._make_room()
         (self._durable if delivery.is_durable else self._live)[delivery] = None
@@ -80,7 +82,7 @@ class DeliveryQueue:
             self._push(delivery)
 
     def take(self, now_ns: int) -> Delivery | None:
-        """The next event whose time has come; :meth:`finish` or :meth:`retry` follows."""
+        """Return the next event that is due; :meth:`finish` or :meth:`retry` follows."""
         while self._due and self._due[0][0] <= now_ns:
             delivery = heapq.heappop(self._due)[2]
             if delivery.is_over:
@@ -102,7 +104,7 @@ class DeliveryQueue:
         self._advance(delivery)
 
     def retry(self, delivery: Delivery, *, due_ns: int, now_ns: int, may_pass: bool = True) -> None:
-        """Try the event that was taken again from ``due_ns`` on. ``may_pass``: others of its call may pass it in time."""
+        """Repeat the event from ``due_ns`` on. ``may_pass``: later events of its call may overtake it in time."""
         delivery.is_in_flight, delivery.due_ns = False, min(due_ns, delivery.expires_ns)
         if not may_pass:
             delivery.hold_until_ns = None
@@ -113,7 +115,7 @@ class DeliveryQueue:
         self._push(delivery)
 
     def bring_forward(self, now_ns: int) -> None:
-        """Let everything be taken now, late events before the later ones of their calls."""
+        """Make everything due now. Events that were overtaken come before the later ones of their calls."""
         waiting = [delivery for _, _, delivery in self._due if not delivery.is_over]
         late = [delivery for delivery in waiting if delivery.is_late]
         for delivery in sorted(late, key=lambda each: each.seq, reverse=True):
@@ -151,7 +153,7 @@ class DeliveryQueue:
         self._durable.pop(delivery, None)
 
     def _let_pass(self, delivery: Delivery, from_ns: int) -> None:
-        """Let the later events of a call pass one of them, from then on."""
+        """Let the later events of a call overtake one of them."""
         delivery.is_late = True
         lane = self._lanes[delivery.call_id]
         lane.popleft()
@@ -160,7 +162,7 @@ class DeliveryQueue:
         self._show_head(delivery.call_id)
 
     def _advance(self, delivery: Delivery) -> None:
-        """It is over: the next of its call is at the head, unless that had passed it."""
+        """Move the next event of the call to the head, unless it has overtaken this one."""
         if not delivery.is_late:
             self._lanes[delivery.call_id].popleft()
             self._show_head(delivery.call_id)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def headers(keys: Iterable[bytes], *, event_id: str, at_s: int, body: bytes) -> dict[str, str]:
-    """The headers that a receiver verifies; without a key there is no signature."""
+    """Return the headers that a receiver verifies; without a key there is no signature."""
     signed = b"%s.%d.%s" % (event_id.encode(), at_s, body)
     signatures = [base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys]
     found = {"webhook-id": event_id, "webhook-timestamp": str(at_s)}

@@ -1,4 +1,4 @@
-"""An endpoint as it is addressed: where events go, and how they are signed."""
+"""An endpoint's address: where its events go, and how they are signed."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -11,8 +11,8 @@ from cc_tts.config.webhooks import PER_CALL, key_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where events go. ``types`` empty: all; ``tenant`` empty: the events of every tenant. ``of_call``: a client chose
-    it for a call, so it must be at an address that ``webhooks.allowed_hosts`` lets through.
+    """The address of events. ``types`` empty: all; ``tenant`` empty: the events of every tenant. ``of_call``: a client chose
+    it for a call, so its address must be in ``webhooks.allowed_hosts``.
     """
 
     name: str
@@ -50,5 +50,5 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """The URL without its path and query, which may hold a secret."""
+        """The URL without path and query, which may hold a secret."""
         return str(self.url.origin())

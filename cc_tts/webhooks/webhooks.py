@@ -1,4 +1,4 @@
-"""All endpoints: which event goes to which of them, and what a restart must not lose.
+"""All webhook endpoints: which events each of them gets, and which events must survive a restart.
 
 ::
 
@@ -29,15 +29,15 @@ from cc_tts.webhooks.queue import DROP_REASONS, Delivery
 from cc_tts.webhooks.target import Target
 
 DURABLE: Final = frozenset({"call.terminated", "call.gather_complete"})
-"""Events that are kept until they are taken; of ``call.recording`` those that say ``saved``."""
+"""Events that are kept until they are accepted; of ``call.recording`` only those with ``saved``."""
 MAX_CALL_ENDPOINTS: Final = 1000
-"""The most URLs of calls that have events waiting (unmeasured)."""
+"""The most URLs of calls with waiting events (unmeasured)."""
 STOP_TIMEOUT_S: Final = 3.0
-"""How long the last events may take when the server stops; the durable ones stay in the file (unmeasured)."""
+"""The time for the last events when the server stops; the durable ones stay in the file (unmeasured)."""
 
 
 class Envelope(Protocol):
-    """An event, as :class:`cc_tts.calls.events.bus.Event` has it."""
+    """The fields of :class:`cc_tts.calls.events.bus.Event`."""
 
     @property
     def id(self) -> str: ...
@@ -54,8 +54,8 @@ class Envelope(Protocol):
 
 
 class Webhooks:
-    """``on_answer`` is set by whoever acts on the answers to ``call.incoming``: it is given the
-    endpoint, the id of the call, the JSON, and why that came too late, if it did.
+    """``on_answer`` is set by the part that carries out answers to ``call.incoming``. It gets the endpoint, the id of the
+    call, the JSON, and why that was too late, if it was.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Webhooks:
         self._call_endpoints: dict[tuple[str, str], Endpoint] = {}
         self.on_answer: Callable[[Target, str, bytes, str], None] = lambda _target, _call_id, _answer, _why_late: None
         self.endpoints: dict[str, Endpoint] = {}
-        """Those of the configuration, by name."""
+        """The endpoints of the configuration, by name."""
         for reason in DROP_REASONS:
             metrics.webhooks_dropped.labels(reason=reason)
         self.reload(config)
@@ -111,12 +111,12 @@ class Webhooks:
         )
 
     async def start(self) -> None:
-        """Begin, with what an earlier server left over; raises ``ConfigError`` if ``webhooks.file`` cannot be used."""
+        """Begin, with the events of an earlier server; raises ``ConfigError`` if ``webhooks.file`` cannot be used."""
         for kept in await self._journal.start():
             self._resume(kept)
 
     async def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Deliver what can be within this time, and end. Safe to call twice."""
+        """Deliver as much as possible within this time, and end. Safe to call twice."""
         endpoints = self.all_endpoints
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -136,8 +136,8 @@ class Webhooks:
         clear_for: str = "",
         trace: TraceContext | None = None,
     ) -> None:
-        """Send an event where it is wanted. ``of_call``: the endpoint of its call. ``clear_event`` goes in its place
-        to the endpoint of the name ``clear_for``; that form is never written to disk. ``trace``: of its call.
+        """Send an event to the endpoints that want it. ``of_call``: the endpoint of its call. The endpoint ``clear_for``
+        gets ``clear_event`` instead, which is never written to disk. ``trace``: that of its call.
         """
         wanted = [each for each in self.endpoints.values() if each.target.wants(event.type, tenant)]
         if of_call is not None and (own := self._of_call(of_call)) is not None:
@@ -157,11 +157,13 @@ class Webhooks:
             endpoint.put(delivery)
 
     async def test(self, name: str, event: Envelope) -> Outcome:
-        """Send an event to an endpoint of the configuration beside its queue, once; raises ``KeyError`` if there is none."""
+        """Send a test event to a configured endpoint once, outside its queue; raises ``KeyError`` if there is none of this
+        name.
+        """
         return await self.endpoints[name].try_once(event.id, msgspec.json.encode(event))
 
     def why_not_allowed(self, webhook: CallWebhook) -> str:
-        """Why a call may not have this endpoint; empty if it may."""
+        """Return why a call may not have this endpoint; empty if it may."""
         if not self._config.allow_per_call:
             return "webhooks.allow_per_call is off"
         if not self._allowed.has(Target.chosen(webhook).url.raw_host or ""):
@@ -222,7 +224,7 @@ class Webhooks:
         )
 
     def _resume(self, kept: Kept) -> None:
-        """Deliver what an earlier server left over, unless its endpoint is no longer configured."""
+        """Deliver the events of an earlier server, unless their endpoint is no longer configured."""
         endpoint = self.endpoints.get(kept.webhook)
         if kept.url:
             webhook = CallWebhook(url=kept.url, secret=kept.secret)

@@ -18,7 +18,7 @@ from cc_tts.errors import ProcessFailed
 from cc_tts.processes import adoption
 from cc_tts.processes import peer as peer_module
 from cc_tts.processes import supervisor as supervisor_module
-from cc_tts.processes.adoption import Adopt, AdoptionSocket, adopt, check_folder, knock, socket_path
+from cc_tts.processes.adoption import Adopt, AdoptionSocket, adopt, ask, check_folder, socket_path
 from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Message, Ping, encode
 from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import ChildSpec, Supervisor
@@ -198,7 +198,7 @@ async def test_a_child_that_was_asked_has_a_server_before_its_answer_is_read(
 ) -> None:
     """It does not wait for a server that has still to load."""
     process = await orphan(orphans, path, 'print("has a server", flush=True); hello(); serve()')
-    asked = knock(path, REQUEST)
+    asked = ask(path, REQUEST)
     assert asked is not None
     assert process.stdout is not None
     assert await asyncio.to_thread(process.stdout.readline) == b"has a server\n"
@@ -212,10 +212,10 @@ async def test_a_child_that_was_asked_and_has_ended_is_none(
     orphans: list["subprocess.Popen[bytes]"], path: Path
 ) -> None:
     process = await orphan(orphans, path, "sys.exit(0)")
-    asked = knock(path, REQUEST)
+    asked = ask(path, REQUEST)
     assert await asyncio.to_thread(process.wait, TIMEOUT_S) == 0
     assert await adopt(path, REQUEST, asked=asked) is None
-    assert knock(path, REQUEST) is None
+    assert ask(path, REQUEST) is None
 
 
 async def test_nobody_waits(path: Path) -> None:
@@ -247,7 +247,7 @@ async def test_who_does_not_ask_properly_is_sent_away(path: Path, said: bytes, m
     reader = threading.Thread(target=lambda: taken.append(waiting.accept(())))
     reader.start()
 
-    def knock() -> bytes:
+    def ask_wrongly() -> bytes:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
             stranger.settimeout(TIMEOUT_S)
             stranger.connect(str(path))
@@ -257,7 +257,7 @@ async def test_who_does_not_ask_properly_is_sent_away(path: Path, said: bytes, m
             except ConnectionResetError:
                 return b""
 
-    assert await asyncio.to_thread(knock) == b""
+    assert await asyncio.to_thread(ask_wrongly) == b""
     assert not taken
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.connect(str(path))

@@ -41,7 +41,7 @@ def _prefix(kind: str, server: ServerConfig, cluster: ClusterConfig) -> str:
 
 
 class LineNodes:
-    """This node and the other nodes: those of the configuration, and those that the pool names."""
+    """Our node and the other nodes: those of the configuration, and those that the pool names."""
 
     def __init__(self, server: ServerConfig | None = None, cluster: ClusterConfig | None = None) -> None:
         self._server = server or ServerConfig()

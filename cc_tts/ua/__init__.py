@@ -1,1 +1,1 @@
-"""The UA process: SIP and RTP, and the client side of it."""
+"""The user agent process, which speaks SIP and RTP, and the server's client of it."""

@@ -17,17 +17,17 @@ SOCKET_CLOSING_NS: Final = 600_000_000
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
 SPARE_HANDLES: Final = 16
-"""These handles of a build are reserved for everything but RTP and RTCP; unmeasured."""
+"""The socket handles of a build that are reserved for everything but RTP and RTCP; unmeasured."""
 MIN_CLOSING_CALLS: Final = 20
 """In the PyPI wheel this many ended calls may still have sockets in PJLIB's table before new ones get 503; unmeasured."""
 SPARE_FILES: Final = 64
-"""These open files are reserved for everything but RTP and RTCP; unmeasured."""
+"""The open files that are reserved for everything but RTP and RTCP; unmeasured."""
 
 log = logs.get(__name__)
 
 
 class Capacity:
-    """The limits of the configuration, the build and the machine, and what the sockets of ended calls still take of them.
+    """The limits of the configuration, the build and the machine, minus the sockets of ended calls that are still closing.
 
     ``build_limit`` is how many calls PJSUA was compiled for, ``num_pjsua_calls`` says how many it has: it keeps one longer
     than we do.
@@ -62,13 +62,13 @@ class Capacity:
         )
 
     def tick(self) -> int:
-        """Let go of ports that the next call needs; returns how many calls PJSUA has."""
+        """Release the ports that the next call needs; return how many calls PJSUA has."""
         num_calls = self._num_pjsua_calls()
         self._port_cooldown.tick(num_calls)
         return num_calls
 
     def cool(self, rtp_ports: Iterable[int]) -> None:
-        """Keep the ports of a call that has ended from the next one."""
+        """Keep the ports of an ended call away from the next call for a while."""
         self._port_cooldown.take(rtp_ports)
 
     def note_closing(self) -> None:
@@ -76,20 +76,22 @@ class Capacity:
         self._closing.append(self._clock.now_ns())
 
     def is_crowded(self, num_legs: int) -> bool:
-        """Whether the sockets of ``num_legs`` and of those that are being closed leave none for another call."""
+        """Whether the sockets of ``num_legs`` and the closing ones leave none for another call."""
         while self._closing and self._clock.now_ns() - self._closing[0] > SOCKET_CLOSING_NS:
             self._closing.popleft()
         return num_legs + len(self._closing) >= self._max_sockets
 
     def is_full(self, num_calls: int, *, incoming: int = 0) -> bool:
-        """Whether ``num_calls`` are as many as may be, or PJSUA has no slot. It has ``incoming`` of them already."""
+        """Whether ``num_calls`` is the limit, or PJSUA has no free slot. ``incoming`` of its slots belong to calls that are
+        not counted yet.
+        """
         return num_calls >= self.max_calls or self.is_pjsua_full(incoming=incoming)
 
     def is_pjsua_full(self, *, incoming: int = 0) -> bool:
         return self._num_pjsua_calls() - incoming >= self._build_limit
 
     def _most_calls(self, settings: UaSettings) -> int:
-        """Return how many calls at once the configuration, the build, the RTP ports and the open files allow."""
+        """Return how many calls at a time the configuration, the build, the RTP ports and the open files allow."""
         wanted = min(settings.sip.max_calls or self._build_limit, self._build_limit)
         pairs = settings.rtp.num_pairs
         if pairs < wanted:

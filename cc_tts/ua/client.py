@@ -28,19 +28,19 @@ from cc_tts.ua.trace.requests import TraceRequests
 RETRY_AFTER_S = 2
 """Retry-After of a client's request while the UA process restarts; unmeasured."""
 APPLY_TIMEOUT_S = 5.0
-"""The UA process may take this long to take over new settings; unmeasured."""
+"""The time that the UA process may take to apply new settings; unmeasured."""
 RESOLV_CONF = Path("/etc/resolv.conf")
 MAX_NAMESERVERS = 4  # unmeasured
 SNAPSHOT_TIMEOUT_S = 5.0
-"""A UA process that was adopted may take this long to tell of its calls; unmeasured."""
+"""The time that an adopted UA process may take to report its calls; unmeasured."""
 BUFFER_SLACK_MS = 1000
-"""The UA's buffers hold this much more than the window, so that flow control, not the bound, decides; unmeasured."""
+"""The UA's buffers hold this much more than the window, so that flow control and not the buffer is the limit; unmeasured."""
 
 log = logs.get(__name__)
 
 
 class UaListener(Protocol):
-    """Gets the reports of the UA processes."""
+    """Receives the reports of the UA processes."""
 
     def on_ua_ready(self, build: Mapping[str, str]) -> None:
         """A UA process can take and place calls."""
@@ -54,7 +54,7 @@ class UaListener(Protocol):
 
 
 class _UaProcess:
-    """One UA process, as the server knows it."""
+    """One UA process, from the server's side."""
 
     def __init__(
         self, client: "UaClient", settings: messages.UaSettings, *, name: str, clock: Clock, module: str = "cc_tts.ua"
@@ -83,7 +83,7 @@ class _UaProcess:
 
     @property
     def build(self) -> dict[str, str]:
-        """The versions and limits that the process named at its start; empty while there is none."""
+        """The versions and limits that the process reported at its start; empty while there is none."""
         return self.supervisor.hello.build if self.supervisor.hello is not None else {}
 
     @property
@@ -96,7 +96,7 @@ class _UaProcess:
         return max(0, min(free, int(limits["build_max_calls"]) - self.active_pjsua_calls))
 
     def send_if_up(self, message: Message) -> None:
-        """Send what is sent again once the process is ready, or is of no use to the next one."""
+        """Send a message that is repeated once the process is ready, or that would be of no use to the next process."""
         with contextlib.suppress(ProcessFailed):
             self.supervisor.send(message)
 
@@ -106,11 +106,11 @@ class _UaProcess:
 
     @property
     def adoption_socket(self) -> str:
-        """Where the process waits for another server; empty if it does not."""
+        """The socket at which the process waits for another server; empty if it does not."""
         return self._settings.adoption_socket
 
     async def adopt(self, asked: adoption.AskedChild | None) -> None:
-        """Take over the process, if there is one, as :meth:`UaClient.adopt` does for all."""
+        """Adopt the process, if there is one; see :meth:`UaClient.adopt`."""
         if not self._settings.adoption_socket:
             return
         path = Path(self._settings.adoption_socket)
@@ -136,7 +136,7 @@ class _UaProcess:
         log.info("adopted", process=child.process.pid, calls=len(self.call_ids))
 
     async def reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
-        """Have the process take over settings, as :meth:`UaClient.reload` does for all."""
+        """Apply settings; see :meth:`UaClient.reload`."""
         async with self._applying:
             return await self._reload(settings, renew_tls=renew_tls)
 
@@ -220,7 +220,7 @@ class UaClient:
             _UaProcess(self, settings, name=name, clock=clock) for name, settings in zip(names, everyone, strict=True)
         ]
         self._lines: list[_UaProcess] = []
-        """The process of the lines without SIP, if there are any."""
+        """The process of the lines without SIP, if there is one."""
         if (of_lines := settings_of_lines(config)) is not None:
             self._lines = [_UaProcess(self, of_lines, name="lines", clock=clock, module="cc_tts.ua.lines")]
         self._dispatcher: Supervisor | None = None
@@ -238,7 +238,7 @@ class UaClient:
         self._listener = listener
 
     async def adopt(self) -> None:
-        """Take over the processes that have outlived another server, with their calls. They take no new ones before
+        """Adopt the processes that have outlived another server, with their calls. They take no new calls before
         :meth:`start`.
 
         Raises:
@@ -256,7 +256,7 @@ class UaClient:
         return self._processes + self._lines
 
     async def start(self) -> None:
-        """Start the processes that were not adopted, and let calls in.
+        """Start the processes that were not adopted, and accept calls.
 
         Raises:
             ProcessFailed: one cannot start; its log says why.
@@ -283,14 +283,16 @@ class UaClient:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a call could be taken or placed now, as far as the processes go: what it needs answers pings."""
+        """Whether a call could be taken or placed now, as far as the processes are concerned: those it needs
+        answer pings.
+        """
         is_reached = self._is_started and (self._dispatcher is None or self._dispatcher.is_responsive)
         is_reached = is_reached and all(each.build or each.supervisor.num_restarts for each in self._lines)
         return is_reached and any(each.supervisor.is_responsive for each in self._processes)
 
     @property
     def build(self) -> dict[str, str]:
-        """The versions and limits that a process named at its start; empty before the first is up."""
+        """The versions and limits that a process reported at its start; empty before the first is up."""
         return next((each.build for each in self._processes if each.build), {})
 
     @property
@@ -299,16 +301,16 @@ class UaClient:
 
     @property
     def is_full(self) -> bool:
-        """Whether no process that is up takes another call."""
+        """Whether none of the running processes takes another call."""
         return max(each.free_calls for each in self._processes) == 0
 
     @property
     def lateness(self) -> messages.MediaLateness:
-        """The lateness of the process whose media is latest."""
+        """The lateness of the process whose media is the latest."""
         return max((each.lateness for each in self._everyone), key=lambda each: (each.refusing, each.p99_ms))
 
     def set_accepting(self, *, accepting: bool) -> None:
-        """Let new calls in, or have them refused with 503, also by a process that is started again."""
+        """Accept new calls, or have them refused with 503. It also holds for processes that are started later."""
         self._accepting = accepting
         for process in self._everyone:
             process.send_if_up(self._acceptance)
@@ -323,7 +325,7 @@ class UaClient:
         return messages.SetAccepting(accepting=self._accepting, retry_after_s=self._config.sip.retry_after_s)
 
     async def reload(self, config: Config, *, renew_tls: bool) -> dict[str, str]:
-        """Have the UA processes take over what can be changed while they run, now or when they are next ready.
+        """Apply settings that can change at run time in the UA processes, now or when they are next ready.
 
         Returns:
             What could not be taken over before a restart: the key, and why.
@@ -340,8 +342,8 @@ class UaClient:
         return {key: why for each in refused for key, why in each.items()}
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Have the UA process of a call carry out one of ``TO_UA``; ``payload`` is the PCM of
-        :class:`cc_tts.ua.messages.Audio`. Nothing is sent for a call that has ended.
+        """Send one of ``TO_UA`` to the UA process of a call; ``payload`` is the PCM of :class:`cc_tts.ua.messages.Audio`.
+        Nothing is sent for a call that has ended.
 
         Raises:
             UserAgentUnavailable: it is not up.
@@ -353,7 +355,7 @@ class UaClient:
             raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
 
     def originate(self, message: messages.Originate, *, beside: str = "") -> None:
-        """Have a UA process place a call: the one that has the call ``beside``, else the one with the most room.
+        """Place a call: in the UA process of the call ``beside``, else in the one with the most room.
 
         Raises:
             UserAgentUnavailable: it is not up.
@@ -364,7 +366,7 @@ class UaClient:
         self._publish_free_calls()
 
     def are_together(self, *call_ids: str) -> bool:
-        """Whether one UA process has these calls."""
+        """Whether these calls are in the same UA process."""
         return len({self._process_of(each) for each in call_ids}) == 1
 
     def _process_of(self, call_id: str) -> _UaProcess | None:
@@ -381,17 +383,17 @@ class UaClient:
             raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
     async def trace(self, call_id: str, sip_call_id: str) -> messages.CallTrace:
-        """Return the SIP messages of a call that is up or over; raises ``UserAgentUnavailable``."""
+        """Return the SIP messages of a live or ended call; raises ``UserAgentUnavailable``."""
         up = [each.send_if_up for each in self._processes if each.supervisor.state is ProcessState.READY]
         return await self.traces.ask(up, call_id, sip_call_id)
 
     def tell(self, message: Message, payload: bytes = b"") -> None:
-        """Send as :meth:`send` does, where the end of the call already says that the UA process died."""
+        """Send as :meth:`send` does, but ignore a UA process that died: its calls end anyway."""
         with contextlib.suppress(UserAgentUnavailable):
             self.send(message, payload)
 
     def note_end(self, call_id: str) -> None:
-        """The end of a call is accounted for, whichever process had it."""
+        """Confirm that the end of a call is accounted for, whichever process had it."""
         for process in self._everyone:
             process.send_if_up(messages.EndNoted(call_id))
 
@@ -402,7 +404,7 @@ class UaClient:
         self._listener.on_ua_message(message, payload)
 
     def renew(self, process: _UaProcess) -> None:
-        """Start a process again that another version has started, once it has no calls."""
+        """Restart a process of another version once it has no calls."""
         if process.is_adopted and not process.call_ids and process.build.get("cc_tts") != __version__:
             process.is_adopted = False
             process.supervisor.restart(f"it is of cc-tts {process.build.get('cc_tts')}, and has no more calls")
@@ -423,7 +425,7 @@ class UaClient:
         self._listener.on_ua_down(reason, call_ids)
 
     def _brief_dispatcher(self) -> None:
-        """Tell the dispatcher, which has just started, what it would know had it been there all the time."""
+        """Tell a dispatcher that has just started everything that it missed."""
         assert self._dispatcher is not None
         with contextlib.suppress(ProcessFailed):  # it is told when it is up again
             for number, process in enumerate(self._processes):
@@ -439,8 +441,8 @@ class UaClient:
 
 
 def ask_waiting_processes(config: Config) -> dict[str, adoption.AskedChild]:
-    """Ask the processes that wait for a server, by their sockets, before all that a server takes long to import and to load:
-    with that their grace is over. What goes wrong is for :meth:`UaClient.adopt` to say.
+    """Ask the waiting processes to be adopted, by their sockets, before the server's slow imports and loading: their grace
+    period then ends. Errors are left to :meth:`UaClient.adopt`.
     """
     asked = {}
     with contextlib.suppress(CcTtsError):
@@ -458,7 +460,7 @@ def _request(settings: messages.UaSettings) -> adoption.Adopt:
 
 
 def _taken(settings: messages.UaSettings, error: adoption.HasServer) -> str:
-    """Return what the operator can do about a server that has the process already."""
+    """Return what the operator can do if another server has the process already."""
     if settings.asterisk is not None:
         return f"asterisk: the lines without SIP are those of a running cc-tts, pid {error.server_pid}: end it"
     who = f"pid {error.server_pid}" if error.server_pid else f"whose SIP process has pid {error.pid}"
@@ -479,7 +481,7 @@ def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
 
 
 def settings_of(config: Config) -> list[messages.UaSettings]:
-    """Return what each UA process needs of the configuration. They share the calls and RTP ports; one registers."""
+    """Return the settings of each UA process. They share the calls and the RTP ports; one of them registers."""
     sip, rtp, num = config.sip, config.rtp, config.ua.processes
     tls = replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in sip.transports else None
     nameservers = sip.nameservers or system_nameservers()
@@ -515,7 +517,7 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
 
 
 def settings_of_lines(config: Config) -> messages.UaSettings | None:
-    """Return what the process of the lines without SIP needs; ``None``: there are none."""
+    """Return the settings of the process of lines without SIP; ``None`` if there are no lines."""
     if not config.asterisk.is_on:
         return None
     return messages.UaSettings(
@@ -534,7 +536,7 @@ def settings_of_lines(config: Config) -> messages.UaSettings | None:
 
 
 def _adoption_socket(config: Config, number: int, kind: str = "ua") -> str:
-    """Return where the process that has this port waits; a network namespace lets one process at a time have the port."""
+    """Return where the process with this port waits. In a network namespace only one process at a time can have the port."""
     if not config.ua.orphan_grace_ms:
         return ""
     sip = config.sip

@@ -1,4 +1,4 @@
-"""The UA process without a server: what it keeps for the next one, and the channels of both.
+"""The UA process without a server: the reports that it keeps for the next server, and the channels to both.
 
 ::
 
@@ -24,14 +24,14 @@ from cc_tts.processes.channel import ChildChannel, Message
 from cc_tts.ua import messages
 
 MAX_UNNOTED_ENDS: Final = 5000
-"""A server ends fewer in the time that it takes to write them down, unless its disk is full; unmeasured."""
+"""A server writes down more ends than this in the time it takes, unless its disk is full; unmeasured."""
 
 log = logs.get(__name__)
 
 
 class UnnotedEnds:
-    """Calls that have ended, until a server has noted that: one that dies meanwhile may not have read it, or not written it
-    down. ``snapshot`` is asked for a call that ends. Runs on: the SIP thread.
+    """Ended calls until a server has confirmed the end: a server that dies may not have read or recorded it. ``snapshot``
+    returns the snapshot of a call that ends. Runs on: the SIP thread.
     """
 
     def __init__(self, snapshot: Callable[[str], messages.CallSnapshot | None]) -> None:
@@ -39,7 +39,7 @@ class UnnotedEnds:
         self._ends: dict[str, tuple[messages.CallSnapshot, messages.CallEnded]] = {}
 
     def keep(self, ended: messages.CallEnded) -> None:
-        """A call has ended; of more than :data:`MAX_UNNOTED_ENDS` the oldest is forgotten."""
+        """Keep the end of a call. Beyond :data:`MAX_UNNOTED_ENDS` the oldest is forgotten."""
         if ended.call_id in self._ends or (snapshot := self._snapshot(ended.call_id)) is None:
             return
         self._ends[ended.call_id] = snapshot, ended
@@ -54,19 +54,19 @@ class UnnotedEnds:
 
 
 class Detached:
-    """The reports that no server gets are kept here for the next one. Runs on: the SIP thread."""
+    """Keeps the reports that no server gets, for the next server. Runs on: the SIP thread."""
 
     def __init__(self, ends: UnnotedEnds) -> None:
         self._ends = ends
         self._finished: dict[str, list[messages.PlayoutReport]] = {}
 
     def keep(self, message: Message) -> None:
-        """Take a report that no server gets. A snapshot has what the others say."""
+        """Keep a report. Some are not needed, since a snapshot contains their information."""
         if isinstance(message, messages.PlayoutReport) and isinstance(message.event, PlayoutFinished):
             self._finished.setdefault(message.call_id, []).append(message)
 
     def reports(self, live_calls: Iterable[messages.CallSnapshot]) -> Iterator[Message]:
-        """Return what the next server is told; ``live_calls`` have not ended."""
+        """Return the reports for the next server; ``live_calls`` have not ended."""
         for snapshot, ended in self._ends:
             yield from self._call(snapshot)
             yield ended
@@ -87,12 +87,12 @@ def _played_ms(report: messages.PlayoutReport) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ServerGone:
-    """The channel to the server has ended; every command that came by it stands before this."""
+    """The channel to the server has ended; every command on it came before this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """A server that wants to adopt this process. ``decided`` is set once it is the server."""
+    """A server that wants to adopt this process. ``decided`` is set once it is our server."""
 
     channel: ChildChannel
     request: Adopt
@@ -100,7 +100,7 @@ class Successor:
 
 
 class ServerLink:
-    """The channel to the server that this process has now, or had last.
+    """The channel to the present or last server.
 
     Runs on: the SIP thread, except :meth:`read`.
     """
@@ -113,7 +113,7 @@ class ServerLink:
         self._socket: AdoptionSocket | None = None
 
     def listen(self, path: str) -> None:
-        """Have a socket for the next server; none if ``path`` is empty or it cannot be made."""
+        """Open a socket for the next server; none if ``path`` is empty or it cannot be made."""
         if path:
             try:
                 self._socket = AdoptionSocket(Path(path))
@@ -126,7 +126,7 @@ class ServerLink:
         return self._socket is not None
 
     def read(self) -> None:
-        """Read from the server, and from each that follows it. Runs on: the reader thread."""
+        """Read from the server, and from each server after it. Runs on: the reader thread."""
         channel = self.channel
         while True:
             child.read(channel, self._on_record)

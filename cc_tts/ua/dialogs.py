@@ -1,6 +1,4 @@
-"""The filters answer some requests in front of PJSIP; the leg that such a request is for is found here, by the name of its
-dialog. Runs on: the SIP thread.
-"""
+"""Finds the leg of a request that a filter answers in front of PJSIP, by its dialog. Runs on: the SIP thread."""
 
 from collections.abc import Mapping
 
@@ -25,16 +23,16 @@ class Dialogs:
             leg.dtmf.info(cseq, key, duration_ms=duration_ms)
 
     def on_end(self, sip_call_id: str, remote_tag: str, reasons: tuple[RemoteReason, ...]) -> None:
-        """A BYE or CANCEL is about to be carried out, or refused, by PJSIP."""
+        """PJSIP is about to process a BYE or CANCEL."""
         if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
             leg.take_reasons(reasons)
 
     def on_notify(self, sip_call_id: str, remote_tag: str, notification: Notification) -> bool:
-        """A NOTIFY of a REFER came; returns whether there was one."""
+        """A NOTIFY of a REFER has arrived; return whether we had sent such a REFER."""
         return (leg := self._leg_of(sip_call_id, remote_tag)) is not None and leg.refer.take(notification)
 
     def on_refer(self, sip_call_id: str, remote_tag: str, message: str) -> Answer:
-        """A REFER came; returns the answer to it. :meth:`begin_referrals` follows when that is sent."""
+        """A REFER has arrived; return the response to it. :meth:`begin_referrals` follows once that is sent."""
         leg = self._leg_of(sip_call_id, remote_tag)
         if leg is None:
             return 481, ()
@@ -42,12 +40,12 @@ class Dialogs:
         return leg.referral.answer(message)
 
     def on_notify_refused(self, sip_call_id: str, remote_tag: str) -> None:
-        """A NOTIFY of ours was answered with what would end the call."""
+        """Our NOTIFY got a response that would end the call."""
         if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
             leg.referral.refused()
 
     def begin_referrals(self) -> None:
-        """Go on with the REFERs that have been answered."""
+        """Continue with the REFERs that have been answered."""
         while self._referred:
             leg = self._referred.pop()
             if not leg.is_over:

@@ -30,18 +30,17 @@ from cc_tts.ua.sip import forwarding
 from cc_tts.ua.sip.forwarding import Address
 
 DOWN: Final = -1
-"""This stands in place of the number of free calls of a UA process that is not ready."""
+"""Stands for the number of free calls of a UA process that is not ready."""
 MAX_CALL_IDS: Final = 100_000
-"""The UA process of this many INVITEs is remembered, and the Call-ID that is silent longest is forgotten first; unmeasured.
-"""
+"""The most INVITEs whose UA process is remembered; the Call-ID that is silent longest is forgotten first; unmeasured."""
 MAX_DATAGRAMS: Final = 64
-"""This many datagrams are read before the server's messages are looked at again; unmeasured."""
+"""The most datagrams that are read before the server's messages are read again; unmeasured."""
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 _MAX_DATAGRAM_BYTES: Final = 65_535  # unmeasured
 
 
 class DispatcherSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The sections of the configuration that the dispatcher needs at its start."""
+    """The sections of the configuration that the dispatcher needs."""
 
     sip: SipConfig
     ua: UaConfig
@@ -64,12 +63,14 @@ class Dispatcher:
         self._free_calls = list(free_calls)
 
     def assign(self, process: int, sip_call_ids: tuple[str, ...]) -> None:
-        """A UA process has these calls, which came before this dispatcher was there."""
+        """Note calls of a UA process that are older than this dispatcher."""
         for sip_call_id in sip_call_ids:
             self._process_of[_key(sip_call_id.encode())] = process
 
     def route(self, datagram: bytes, source: Address) -> tuple[bytes, Address] | None:
-        """Return what is sent for ``datagram``, and where to; ``None`` if nothing is, as for what is not SIP."""
+        """Return what is sent for ``datagram``, and to which address; ``None`` if nothing is sent, as for data that is not
+        SIP.
+        """
         method = forwarding.method_of(datagram)
         if not method:
             return self._route_response(datagram, source)
@@ -117,7 +118,7 @@ def _key(call_id: bytes) -> bytes:
 
 
 def main() -> int:
-    """Run until a shutdown is asked for or the server is gone; returns the exit status."""
+    """Run until the server asks for the end or is gone; return the exit status."""
     channel, settings = child.begin(DispatcherSettings, (SetFreeCalls, AssignCalls))
     logs.configure(level=settings.log.level, json=settings.log.json, process="dispatcher")
     address = (settings.sip.host, settings.sip.port)
@@ -149,7 +150,7 @@ def _work(channel: ChildChannel, sip: socket.socket, dispatcher: Dispatcher) -> 
 
 
 def _obey(channel: ChildChannel, dispatcher: Dispatcher) -> bool:
-    """Carry out the server's messages; returns whether to go on."""
+    """Carry out the server's messages; return whether to continue."""
     records = channel.read()
     for message, _ in records:
         match message:

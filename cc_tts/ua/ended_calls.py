@@ -1,4 +1,4 @@
-"""Calls of a UA process that no server heard the end of: a file for the next server, which accounts for them.
+"""A file with the calls whose end no server has heard of. The next server reads it and accounts for them.
 
 It lies beside the socket at which the process waited, is written as the process exits, and has the reports that a server
 would have got, as they are on the channel. Neither texts nor digits are in it. Instants are those of the monotonic clock of
@@ -34,7 +34,7 @@ _KINDS: Final = (Written, messages.CallSnapshot, messages.PlayoutReport, message
 
 
 def leave(socket: Path, reports: Iterable[Message], clock: Clock) -> None:
-    """Write what the next server is to be told; nothing if no call has ended."""
+    """Write the reports for the next server; nothing if no call has ended."""
     told = [_without_texts(each) for each in reports if isinstance(each, _KINDS)]
     num_calls = sum(isinstance(each, messages.CallEnded) for each in told)
     if not num_calls:
@@ -49,7 +49,7 @@ def leave(socket: Path, reports: Iterable[Message], clock: Clock) -> None:
 
 
 def take(socket: Path, clock: Clock) -> list[Message]:
-    """Read and remove what a process has left; instants are of this machine's clock now."""
+    """Read and remove the file of an earlier process; instants are converted to this machine's clock."""
     path = socket.with_suffix(SUFFIX)
     try:
         data = path.read_bytes()
@@ -74,7 +74,7 @@ def take(socket: Path, clock: Clock) -> list[Message]:
 
 
 def _without_texts(message: Message) -> Message:
-    """The INVITE may have what was to be said in its headers and its Request-URI; the record says what else is needed."""
+    """Return a report of an INVITE without prompt texts in its headers and its Request-URI; the record has the rest."""
     if not isinstance(message, messages.CallSnapshot) or message.invite is None:
         return message
     bare = msgspec.structs.replace(

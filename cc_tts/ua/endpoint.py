@@ -45,22 +45,22 @@ from cc_tts.ua.sip.registration import Accounts
 from cc_tts.ua.trace.tracer import Tracer
 
 POLL_MS: Final = 4
-"""One poll of the library waits this long at most, which is the delay that a command or an event may meet; unmeasured."""
+"""The longest time of one poll of the library, which delays commands and events at most this long; unmeasured."""
 IDLE_POLL_MS: Final = 20
-"""The same while there is no call: an INVITE ends the wait, and a command to place a call may be so late. An
-idle process takes 1.9 % of a core, and 2.9 % if it polls as often as with calls (measured).
+"""The same while there is no call: an INVITE ends the wait, and a command to place a call may be this late. An idle process
+takes 1.9 % of a core, and 2.9 % if it polls as often as with calls (measured).
 """
 WATCH_SLOTS: Final = 50
-"""Each leg is watched once in this many ticks, one second; all in one tick would delay the media clock."""
+"""Each leg is watched once in this many ticks, one second. Watching all in one tick would delay the media clock."""
 TIMER_SLOTS: Final = 5
 """A leg's timers are checked once in this many ticks; unmeasured."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
-"""The BYEs of the last calls may take this long; unmeasured."""
+"""The time that the BYEs of the last calls may take; unmeasured."""
 log = logs.get(__name__)
 
 
 class UserAgent(Agent[Leg]):
-    """Everything between the channel and PJSIP."""
+    """Connects the channel with PJSIP: calls, accounts, transports."""
 
     def __init__(
         self, settings: messages.UaSettings, *, build: Pjsua2Build, clock: Clock, send: Callable[[Message], None]
@@ -88,7 +88,7 @@ class UserAgent(Agent[Leg]):
     # --- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> dict[str, str]:
-        """Open the library, the transports and the accounts; returns what this build is, for people.
+        """Open the library, the transports and the accounts; return a description of this build, for people.
 
         Raises:
             RuntimeError: PJSIP refuses a filter, a port is taken, an address is not ours, TLS with the PyPI wheel.
@@ -175,7 +175,7 @@ class UserAgent(Agent[Leg]):
         ).install()
 
     def poll(self) -> None:
-        """Do one turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
+        """Do one turn: let PJSIP work, remove ended legs, forward the reports of playout buffers, watch RTP."""
         has_calls = self._legs or self._active_pjsua_calls
         self._endpoint.libHandleEvents(POLL_MS if has_calls else IDLE_POLL_MS)
         self._dialogs.begin_referrals()
@@ -203,7 +203,7 @@ class UserAgent(Agent[Leg]):
         self._recordings.flush()
 
     def _look_after_legs(self, now_ns: int) -> None:
-        """Watch the legs whose turn it is. Legs only move forward in the table, as others end, so that none is left out."""
+        """Watch the legs whose turn it is. Legs only move forward in the table when others end, so none is skipped."""
         legs = tuple(self._legs.values())
         for leg in legs:
             if not (leg.is_over or leg.media.is_clocked):
@@ -227,7 +227,9 @@ class UserAgent(Agent[Leg]):
         self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_RX_MSG if nothing_is_owed else 0)
 
     def _end_all(self) -> None:
-        """End all calls. No variable may keep a leg after this: pjsua2 aborts when a call is destroyed after the library."""
+        """End all calls. No variable may refer to a leg after this: pjsua2 aborts when a call is destroyed after the
+        library.
+        """
         for leg in tuple(self._legs.values()):
             with self._attempt(leg, "hangup"):
                 leg.end_for_stop(retry_after_s=self._retry_after_s)
@@ -243,7 +245,7 @@ class UserAgent(Agent[Leg]):
     # --- signalling ------------------------------------------------------------------------------------------------
 
     def command(self, message: Message) -> None:
-        """Do what the server asks; a refusal of PJSIP goes back as :class:`.CommandFailed`."""
+        """Carry out a command of the server; if PJSIP refuses it, :class:`.CommandFailed` is sent."""
         SipThread.check()
         match message:
             case messages.ApplySettings():
@@ -311,7 +313,7 @@ class UserAgent(Agent[Leg]):
         leg.place(self._settings, self._may_redirect)
 
     def _place_refused(self) -> None:
-        """Send a second INVITE for the legs that want it. Their first call is gone, unless it still waits for something."""
+        """Send a second INVITE for the legs that need one, once PJSUA has released their first call."""
         while self._refused_legs:
             leg = self._refused_legs.pop()
             self._capacity.cool(leg.media.rtp_ports)
@@ -379,7 +381,7 @@ class UserAgent(Agent[Leg]):
     # --- set-up --------------------------------------------------------------------------------------------------------
 
     def _refusal(self, *, incoming: int = 0) -> int | None:
-        """Return Retry-After, s, if a new call would be refused now; ``incoming`` calls are among PJSUA's already."""
+        """Return Retry-After, s, if a new call would be refused now; ``incoming`` calls already have a slot of PJSUA."""
         if not incoming:
             self._reap()
         reasons = (
@@ -391,8 +393,9 @@ class UserAgent(Agent[Leg]):
         return self._retry_after_s if any(reasons) else None
 
     def _reap(self) -> int:
-        """Let go of legs that are over and of ports that the next call needs; returns how many calls PJSUA has. Also before
-        every new call: pjsua2 hangs up the call number of a leg that it destroys, whichever call has that number by then.
+        """Remove legs that are over, and release ports that the next call needs; return how many calls PJSUA has. This must
+        also run before every new call: pjsua2 hangs up the call number of a leg that it destroys, and another call may have
+        that number by then.
         """
         for leg in self._over:
             self._forget(leg)
@@ -450,4 +453,4 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.MeasureLevels: ("levels", lambda leg, _: leg.media.measure_levels()),
     messages.SetListening: ("listen", lambda leg, listening: leg.media.set_listening(listening.directions)),
 }
-"""The SIP thread carries these out on a leg, with the command's name in :class:`.CommandFailed`."""
+"""The commands that the SIP thread carries out on a leg. :class:`.CommandFailed` gives their names."""

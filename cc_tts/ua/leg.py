@@ -1,4 +1,4 @@
-"""One leg: the signalling of a call of pjsua2. Runs on: the SIP thread.
+"""One leg: the signalling of a pjsua2 call. Its media is in :mod:`cc_tts.ua.leg_media`. Runs on: the SIP thread.
 
 Its media is :mod:`cc_tts.ua.leg_media`.
 """
@@ -34,11 +34,11 @@ from cc_tts.ua.sip.redirects import Redirects
 log = logs.get(__name__)
 
 _NO_MEDIA: Final = frozenset((406, 415, 488, 606))
-"""pjsua ends an answered call with one of these if its SDP is missing or unusable (RFC 3261 §21.4)."""
+"""The statuses with which pjsua ends an answered call whose SDP is missing or unusable (RFC 3261 §21.4)."""
 _REFUSES_OFFER: Final = frozenset((pj.PJSIP_SC_NOT_ACCEPTABLE_HERE, pj.PJSIP_SC_NOT_ACCEPTABLE_ANYWHERE))
-"""These refuse a call because of what was offered (RFC 3261 §21.4.26, §21.6.4)."""
+"""The statuses that refuse a call because of its offer (RFC 3261 §21.4.26, §21.6.4)."""
 _ANSWERING: Final = frozenset((pj.PJSIP_INV_STATE_EARLY, pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED))
-"""An answer in a response or in the ACK leads to one of these states."""
+"""The states that follow an answer in a response or in the ACK."""
 _HELD_BY: Final[dict[int, messages.HeldBy]] = {
     pj.PJSUA_CALL_MEDIA_ACTIVE: "none",
     pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: "remote",
@@ -48,7 +48,7 @@ _HELD_BY: Final[dict[int, messages.HeldBy]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegServices(MediaServices):
-    """Every leg of a user agent needs these. ``before_offer`` gets the codec that the call speaks so far; ``place_again``
+    """The objects that every leg of a user agent needs. ``before_offer`` gets the present codec of the call; ``place_again``
     sends another INVITE for a leg whose first one was refused; ``on_key`` gets a key of a call.
     """
 
@@ -59,7 +59,7 @@ class LegServices(MediaServices):
 
 
 class Leg(pj.Call):  # type: ignore[misc]
-    """A call of pjsua2 and what is reported of it."""
+    """A pjsua2 call and its reports."""
 
     def __init__(
         self, services: LegServices, account: Any, pj_call_id: int, *, call_id: str, buffer: PlayoutBuffer
@@ -77,7 +77,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.refer = LegRefer(self, call_id, clock=services.clock, library=services.library, send=services.send)
         self.referral = LegReferral(self, call_id, clock=services.clock, library=services.library, send=services.send)
         self.dialog = ("", "")
-        """Call-ID and the far side's tag, which is empty as long as it is not known."""
+        """The Call-ID and the far side's tag, which is empty until it is known."""
         self._tags = ("", "")
         self._machine = StateMachine(LEG_TABLE, LegState.INVITED)
         self.is_incoming = pj_call_id != pj.PJSUA_INVALID_ID
@@ -87,7 +87,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._reinvites: set[int] = set()  # transactions that have no final response yet
         self._redirects: Redirects | None = None  # how far a 3xx is followed; None: not at all
         self.originate: messages.Originate | None = None
-        """The server asked for an outgoing call with this."""
+        """The server's command that placed an outgoing call."""
         self._offers_plain = False
         self._ended_by: messages.EndedBy | None = None
         self._hangup: messages.Hangup | None = None  # it waits for the ACK
@@ -95,12 +95,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._sip_code = 0  # of the last provisional response
         self._answered_ns = self._established_ns = 0
         self._unanswered_after_ns = 0
-        """An INVITE that has no response is given up at this time; 0: by timer B."""
+        """An INVITE without a response is given up at this time; 0: by timer B."""
         self.record = b""
-        """The server's own record, for the one that adopts the call."""
+        """The server's record for the server that adopts the call."""
         self.invite: messages.IncomingCall | None = None
         self.bridge_id = ""
-        """The bridge that the call is part of has this id."""
+        """The id of the bridge that the call is part of."""
 
     @property
     def is_over(self) -> bool:
@@ -122,7 +122,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     # --- what the server asks for -------------------------------------------------------------------------------
 
     def place(self, settings: messages.UaSettings, may_redirect: Callable[[messages.Originate, str], bool]) -> None:
-        """Send the INVITE of :attr:`originate`. ``may_redirect`` says whether it may go on to what a 3xx names."""
+        """Send the INVITE of :attr:`originate`. ``may_redirect``: whether a 3xx is followed."""
         asked = self.originate
         assert asked is not None
         self._services.before_offer("")
@@ -159,8 +159,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.answer(pj_info.response_options(pj.PJSIP_SC_OK, self._server))
 
     def hang_up(self, hangup: messages.Hangup) -> None:
-        """End the call, once it may end: the called side sends no BYE before the ACK (RFC 3261 §15). PJSIP would report it
-        as over at once, and send a BYE without our headers later.
+        """End the call once that is possible: the called side sends no BYE before the ACK (RFC 3261 §15). PJSIP would report
+        the end at once, and send a BYE without our headers later.
         """
         if self.is_incoming and self._machine.state is LegState.ANSWERED:
             self._hangup = hangup
@@ -168,7 +168,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.end(hangup)
 
     def end(self, hangup: messages.Hangup, ended_by: messages.EndedBy = "local") -> None:
-        """Send BYE, CANCEL or a final refusal, by the state. A refusal has the status; a BYE has it in Reason."""
+        """Send BYE, CANCEL or a final refusal, depending on the state. A refusal has the status; a BYE has it in Reason."""
         if self._ended_by is None:
             self._ended_by = ended_by
         self._give_up_reinvite()
@@ -184,7 +184,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.hangup(param)
 
     def end_for_stop(self, *, retry_after_s: int) -> None:
-        """End it because this process stops: a call that waits for our answer may be tried elsewhere (RFC 3261 §21.5.4)."""
+        """End the call because this process stops. If unanswered, it may be tried elsewhere (RFC 3261 §21.5.4)."""
         sip_code = pj.PJSIP_SC_SERVICE_UNAVAILABLE if self._awaits_answer else 0
         self.end(messages.Hangup(call_id=self.call_id, sip_code=sip_code, retry_after_s=retry_after_s))
 
@@ -210,7 +210,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         )
 
     def take_reasons(self, reasons: tuple[sip_reason.RemoteReason, ...]) -> None:
-        """A BYE or CANCEL came with these, none if it names none. It may be one of no effect: the last one counts."""
+        """Keep the reasons of a BYE or CANCEL, none if it names none. It may have no effect, so the last one counts."""
         self._remote_reasons = reasons
 
     def set_hold(self, request: messages.SetHold) -> None:
@@ -232,19 +232,19 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.reinvite(param)
 
     def send_dtmf(self, dtmf: messages.SendDtmf) -> None:
-        """Send RFC 4733 telephone events, or INFO if the far side takes none of them."""
+        """Send RFC 4733 telephone events, or INFO if the far side takes no events."""
         self.dtmf.send(dtmf, self.media.active.dtmf if self.media.active else None)
 
     # --- what the clock asks for -----------------------------------------------------------------------------------
 
     def watch_rtp(self) -> None:
-        """Report quality; end the call when neither RTP nor RTCP has come for too long."""
+        """Report the quality; end the call when neither RTP nor RTCP has come for too long."""
         if not self.is_over and self.media.watch(is_established=self._is_established):
             hangup = messages.Hangup(call_id=self.call_id, reason="RTP timeout", cause="rtp_inactivity")
             self.end(hangup, "rtp_inactivity")
 
     def check_timers(self, now_ns: int) -> None:
-        """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
+        """Report a key whose end was lost, stop RTP without an ACK, and repeat a re-INVITE after a 491."""
         if self.is_over:
             return
         self.dtmf.tick(now_ns)
@@ -325,7 +325,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.end(self._hangup)
 
     def _on_disconnected(self, info: Any, response: str) -> None:
-        """The call is over; ``response`` is the message that ended it, empty if none did."""
+        """The call is over; ``response`` is the message that ended it, empty if there was none."""
         self._give_up_reinvite()
         self.refer.end()
         self.referral.end()
@@ -351,7 +351,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         return is_first_offer and self._rtp.srtp == "optional" and not self._is_answered and self._ended_by is None
 
     def _offer_plain(self, sip_code: int) -> None:
-        """Have the INVITE sent once more, without keys. The call is the same to the server, whatever came before."""
+        """Have the INVITE sent again without keys. For the server it is the same call."""
         log.info("offered_again_without_srtp", call_id=self.call_id, sip_code=sip_code)
         self._offers_plain = True
         self._negotiated, self.media.active, self._sent_over, self._sip_code = False, None, "", 0
@@ -385,7 +385,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallTsxState(self, prm: Any) -> None:
-        """A transaction changed its state: of interest are our re-INVITEs, the keys that we send, REFER and NOTIFY."""
+        """A transaction has changed its state: our re-INVITEs, keys, REFER and NOTIFY matter here."""
         change = pj_info.change_of_own(prm, "INVITE", "INFO", "REFER", "NOTIFY")
         if change is None:
             return
@@ -409,7 +409,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._settle_hold(self._hold)
 
     def finish(self, *, sip_code: int, contacts: tuple[str, ...] = ()) -> None:
-        """Report the end and give the port back, once."""
+        """Report the end and return the port, once."""
         if self.is_over:
             return
         quality = self.media.quality()
@@ -468,13 +468,13 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onDtmfEvent(self, prm: Any) -> None:
-        """A packet of a telephone event came (RFC 4733). Keys by INFO come to :meth:`.LegDtmf.info`."""
+        """A packet of a telephone event has arrived (RFC 4733). Keys by INFO go to :meth:`.LegDtmf.info`."""
         self.dtmf.packet(prm)
 
     # ----------------------------------------------------------------------------------------------------------------
 
     def _give_up_reinvite(self) -> None:
-        """End its re-INVITE, too: PJSUA would apply the response to the call that has this call slot by then."""
+        """End its re-INVITE as well: PJSUA would apply the response to the call that has its slot by then."""
         if self._reinvites:
             self._hold = None
         while self._reinvites:
@@ -500,7 +500,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.end(hangup, "not_acceptable")
 
     def _refuse_keys(self, prm: Any) -> bool:
-        """End the call if SRTP is on and the keys of an answer cannot be used; returns whether that is so."""
+        """End the call if SRTP is on and the keys of an answer cannot be used; return whether this was done."""
         fault = "" if self._rtp.srtp == "off" else pj_info.fault_of_answer(prm)
         if fault:
             self._refuse_media(fault)
@@ -508,7 +508,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
 
 def _local_uri(asked: messages.Originate, account_uri: str) -> str:
-    """Return From of a call whose caller is given; empty for the account's own."""
+    """Return the From of a call with a given caller; empty for the account's own."""
     if not (asked.from_ or asked.display_name):
         return ""
     name = f"{bye.quoted(asked.display_name)} " if asked.display_name else ""
@@ -516,7 +516,7 @@ def _local_uri(asked: messages.Originate, account_uri: str) -> str:
 
 
 def _whose_end(sip_code: int, *, is_answered: bool) -> messages.EndedBy:
-    """Return who ended a call that the server did not end, by the status that PJSIP gives."""
+    """Return who ended a call that the server did not end, from PJSIP's status."""
     if sip_code == pj.PJSIP_SC_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
         return "failure"
     # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP

@@ -34,7 +34,7 @@ from cc_tts.ua.sip import payload_types
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaServices:
-    """The media of every leg of a user agent needs these."""
+    """The objects that the media of every leg needs."""
 
     settings: messages.UaSettings
     clock: Clock
@@ -45,11 +45,11 @@ class MediaServices:
     follows_rtp: bool
     quality: Callable[[], QualityConfig]
     sink: Any
-    """A port of the bridge that nobody hears: what is received is decoded for its level."""
+    """A port of the bridge without a listener: received audio is decoded only for its level."""
 
 
 class LegMedia(CallMedia):
-    """The RTP that a leg sends and receives, and what is reported of it."""
+    """The RTP of a leg, in both directions, and its reports."""
 
     def __init__(
         self, services: MediaServices, call: Any, call_id: str, buffer: PlayoutBuffer, *, codecs: Sequence[str]
@@ -57,30 +57,30 @@ class LegMedia(CallMedia):
         super().__init__(call_id)
         self._services = services
         self._codecs = codecs
-        """The trunk's alone, in their order; empty: all of ours."""
+        """The codecs of the trunk in their order; empty for all of ours."""
         self._rtp = services.settings.rtp
         # a leg that its own parts refer to is destroyed late, and pjsua2 then hangs up whichever call has its number by then
         self._call: Any = weakref.proxy(call)
         self.buffer = buffer
         self.played_ms = 0.0
-        """This much was played of the utterance that began last."""
+        """How much was played of the latest utterance."""
         self.active: messages.MediaActive | None = None
-        """This was reported last of the media."""
+        """The last report about the media."""
         self.held_by: messages.HeldBy = "none"
         self.event_type = payload_types.USUAL
-        """Our SDP has telephone events with this payload type."""
+        """The payload type of telephone events in our SDP."""
         self.is_clocked = False
         """Whether a stream asks the playout buffer for frames."""
         self.rtp_ports: set[int] = set()
         self.rtp_addresses = ("", "")
-        """Where RTP comes to, and where it goes: host and port."""
+        """The local and the remote address of RTP: host and port."""
         self.reports = ExtendedReports(services.intake, services.quality)
         self._meter = LevelMeter()
         self._stream_index = 0
         self._rtcp_addresses: tuple[str, str] | None = None
         self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
         self.latest_stream = 0
-        """The address of PJMEDIA's stream, or of the one that was there last; 0 before the first."""
+        """The address of PJMEDIA's stream, or of the last one; 0 before the first."""
         self._port: AudioPort | None = None
         self._passed: Passed | None = None
         self._capture: CapturePort | None = None
@@ -100,7 +100,7 @@ class LegMedia(CallMedia):
 
     @property
     def rtcp_addresses(self) -> tuple[str, str] | None:
-        """Where RTCP comes to, and where it comes from: host and port; ``None`` while nobody knows."""
+        """The local and the remote address of RTCP: host and port; ``None`` while unknown."""
         if self._rtcp_addresses is None:
             with contextlib.suppress(pj.Error):
                 info = self._call.getMedTransportInfo(self._stream_index)
@@ -117,7 +117,7 @@ class LegMedia(CallMedia):
         return self.reports.asking(payload_types.with_codecs(sdp, self._codecs))
 
     def offering(self, sdp: str) -> str:
-        """Return our session description that is an offer."""
+        """Return our session description as an offer."""
         sdp = payload_types.with_event_type(sdp, self.event_type)
         return self.reports.asking(payload_types.with_codecs(sdp, self._codecs))
 
@@ -132,14 +132,14 @@ class LegMedia(CallMedia):
             self._port.expect_a_pause()
 
     def close_stream(self) -> None:
-        """The stream is about to go; its figures are read before."""
+        """Read the figures of the stream, which is about to be destroyed."""
         self.quality()
         self._figures.stream_ended()
         self._services.intake.close(self._stream)
         self._stream = 0
 
     def negotiated(self, held_by: messages.HeldBy, *, expects_rtp: bool) -> str:
-        """SDP was negotiated, the first time or again; returns why the call must end, empty if it need not."""
+        """SDP was negotiated, for the first time or again. Returns why the call must end, empty if it need not."""
         self._expects_rtp = expects_rtp
         fault = self._connect(must=held_by == "none")
         if held_by != self.held_by:
@@ -151,7 +151,7 @@ class LegMedia(CallMedia):
         return fault
 
     def _connect(self, *, must: bool) -> str:
-        """Put the playout buffer on the conference bridge again: a re-INVITE may have made a new stream."""
+        """Connect the playout buffer to the conference bridge again, since a re-INVITE may have made a new stream."""
         is_encrypted = self._rtp.srtp != "off" and pj_info.is_encrypted(self._call)
         if self._rtp.srtp == "required" and self._stream and not is_encrypted:
             return "SRTP required"  # a re-INVITE of ours may have been answered with an empty key
@@ -197,7 +197,7 @@ class LegMedia(CallMedia):
         return "sip_info" if allows == pj.PJSIP_DIALOG_CAP_SUPPORTED else None
 
     def note_port(self) -> None:
-        """Note to which port the peer sends RTP, for the cooldown."""
+        """Note the port to which the peer sends RTP, for the cooldown."""
         try:
             transport = self._call.getMedTransportInfo(self._stream_index)
         except pj.Error:
@@ -207,7 +207,7 @@ class LegMedia(CallMedia):
             self.rtp_ports.add(port)
 
     def return_port(self) -> None:
-        """Give the port on the bridge back: the call is over, or is placed again."""
+        """Return the port on the bridge, since the call is over or is placed again."""
         self.is_clocked = False
         if self._port is not None:
             self._services.ports.take_back(self._port)
@@ -216,15 +216,15 @@ class LegMedia(CallMedia):
     # --- what the far side hears -----------------------------------------------------------------------------------
 
     def established(self, now_ns: int) -> None:
-        """The ACK has come or was sent: both sides send and hear from now on."""
+        """The ACK was received or sent: media flows both ways from now on."""
         self._last_packet_ns = now_ns
         if self.is_muted:
             self.set_muted(muted=False)
         self.set_may_be_heard(may_be_heard=True)
 
     def set_may_be_heard(self, *, may_be_heard: bool) -> None:
-        """Let the prompts begin as soon as there is media, or not yet. Many a PBX connects its caller with its ACK, and what
-        was played before that is not heard.
+        """Whether the prompts may begin as soon as there is media. Many PBXs connect the caller only with their ACK, and
+        earlier audio is not heard.
         """
         self._may_be_heard = may_be_heard
         self._open_buffer()
@@ -250,7 +250,7 @@ class LegMedia(CallMedia):
 
     @property
     def is_muted(self) -> bool:
-        """Whether no RTP is sent, since nobody has acknowledged the call."""
+        """Whether no RTP is sent, since the call was not acknowledged."""
         return "unacked" in self._pause_reasons
 
     def set_muted(self, *, muted: bool) -> None:
@@ -269,8 +269,8 @@ class LegMedia(CallMedia):
                     self.played_ms = event.played_ms
 
     def keep_time(self, now_ns: int) -> None:
-        """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a leg that is held or
-        has no media yet.
+        """Advance the playout buffer's clock while no stream does, so that a cut takes effect on a leg that is held or has
+        no media yet.
         """
         frame = self.buffer.read_frame(now_ns)
         if self._port is not None:
@@ -297,20 +297,20 @@ class LegMedia(CallMedia):
             self._services.ports.take_back_capture(capture)
 
     def bridge(self, passed: Passed | None) -> None:
-        """Pass audio from and to another leg from the next frame on; ``None``: no more."""
+        """Exchange audio with another leg from the next frame on; ``None`` ends it."""
         before, self._passed = self._receivers, passed
         self._pass_on()
         self._reconnect(before)
 
     def _pass_on(self) -> None:
-        """A far side that is on hold gets silence."""
+        """Send silence to the other leg while this far side is on hold."""
         if self._port is not None:
             heard, said = (self._passed.heard, self._passed.said) if self._passed else (None, None)
             self._port.bridge(heard=heard if self.held_by == "none" else None, said=said)
 
     @property
     def _receivers(self) -> tuple[Any, ...]:
-        """The ports that get what the caller says. Without any nothing is decoded."""
+        """Return the ports that get the caller's audio. Without any, nothing is decoded."""
         is_heard = "in" in self._listened or self._passed is not None
         is_heard = is_heard or (self._tap is not None and self._capture is None)
         ports = (self._port if is_heard else None, self._capture)
@@ -341,7 +341,7 @@ class LegMedia(CallMedia):
         self._reconnect(before)
 
     def sample_levels(self, now_ns: int) -> None:
-        """Look at a frame of each direction, if anybody wants to know."""
+        """Measure a frame of each direction, if somebody asks for levels."""
         if not self._meter.is_on:
             return
         before = self._receivers
@@ -363,11 +363,11 @@ class LegMedia(CallMedia):
 
     @property
     def waited_ms(self) -> tuple[int, int]:
-        """How long packets wait in the jitter buffer on average and at most; 0 while nobody takes them out of it."""
+        """The mean and the longest delay of the jitter buffer; 0 while nobody takes packets out of it."""
         return self._figures.jitter_buffer_ms if self._receivers else (0, 0)
 
     def watch(self, *, is_established: bool) -> bool:
-        """Report quality; returns whether neither RTP nor RTCP has come for too long. A leg on hold is exempt."""
+        """Report the quality; return whether neither RTP nor RTCP has come for too long. A leg on hold is exempt."""
         if self._port is None:
             return False
         quality = self.quality()

@@ -1,4 +1,4 @@
-"""The life of a leg as a table; ``docs/architecture.md`` prints it."""
+"""The states of a leg, as a table; ``docs/architecture.md`` prints it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class LegState(StrEnum):
-    """How far the INVITE transaction of a leg has come (RFC 3261 §13)."""
+    """The state of a leg's INVITE transaction (RFC 3261 §13)."""
 
     INVITED = "invited"
     """There is no final response yet."""

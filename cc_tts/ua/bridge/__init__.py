@@ -1,1 +1,1 @@
-"""Two legs whose far sides hear each other."""
+"""Bridges between two legs, whose far sides then hear each other."""

@@ -23,17 +23,17 @@ from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.rtp.keys import Key
 
 DEFAULT_KEY_MS: Final = 160
-"""A key without duration is sent on with this one; unmeasured."""
+"""The duration with which a key without one is passed on; unmeasured."""
 MIN_KEY_MS: Final = 40
-"""A receiver may take no shorter key (ITU-T Q.24)."""
+"""The shortest key that every receiver accepts (ITU-T Q.24)."""
 MAX_KEY_MS: Final = 6000
-"""A longer key is sent on with this duration: one event lasts 8 s at most (RFC 4733 §2.5.1.3); unmeasured."""
+"""The longest duration with which a key is passed on: one event lasts 8 s at most (RFC 4733 §2.5.1.3); unmeasured."""
 
 log = logs.get(__name__)
 
 
 class Bridges:
-    """The bridges of a user agent, whose legs by call are ``legs``."""
+    """The bridges of a user agent. ``legs`` are its legs by call."""
 
     def __init__(self, legs: Mapping[str, Leg], send: Callable[[Message], None]) -> None:
         self._legs = legs
@@ -73,7 +73,7 @@ class Bridges:
         return None if leg is None or leg.is_over else leg
 
     def _part(self, call_id: str, because: messages.UnbridgedBecause) -> messages.Bridge | None:
-        """End the bridge of a call; returns how it was asked for."""
+        """End the bridge of a call; return the command that made it."""
         asked = self._asked.pop(call_id, None)
         if asked is None:
             return None
@@ -90,15 +90,15 @@ class Bridges:
             self._send(messages.Unbridged(call_id, asked.bridge_id, because))
 
     def over(self, call_id: str) -> None:
-        """A call is over, and with it the bridge that it is part of. The other one is ended in :meth:`tick`: PJSIP is
-        in the middle of the end of this one.
+        """A call is over, and with it its bridge. The other call is ended in :meth:`tick`, since PJSIP is still ending this
+        one.
         """
         asked = self._part(call_id, "call_ended")
         if asked is not None and asked.on_hangup == "end":
             self._to_end.append(_other(asked, call_id))
 
     def tick(self) -> None:
-        """End the calls that end with the other one."""
+        """End the calls that end together with the other one."""
         while self._to_end:
             leg = self._live(self._to_end.pop())
             if leg is not None:
@@ -109,7 +109,7 @@ class Bridges:
                     self._send(messages.CommandFailed(call_id=leg.call_id, command="hangup", detail=detail))
 
     def pass_key(self, call_id: str, key: Key) -> None:
-        """The far side of a call has pressed a key: that of the other one gets it, in the way that it takes keys."""
+        """Pass a key of one far side to the other leg, by the method that its far side takes."""
         if (asked := self._asked.get(call_id)) is None:
             return
         leg = self._live(_other(asked, call_id))

@@ -1,1 +1,1 @@
-"""The guards keep requests and responses from PJSIP that it must not see, and answer them."""
+"""The guards in front of PJSIP: they answer or drop requests and responses that PJSIP must not see."""

@@ -1,4 +1,4 @@
-"""PJSIP's C functions that pjsua2 exports and does not wrap. Runs on: the SIP thread.
+"""C functions of PJSIP that pjsua2 exports and does not wrap. Runs on: the SIP thread.
 
 The text of a message comes from pjsua2's own ``SipRxData``, filled by its C++ method, since the layout of ``pjsip_rx_data``
 depends on how the library was built.
@@ -38,17 +38,17 @@ _DECODING: Final = 2
 """This is ``PJMEDIA_DIR_DECODING`` (pjmedia/types.h)."""
 
 _REPAIRED_KEPT: Final = 16
-"""This many bodies are kept, though one message is dealt with at a time; unmeasured."""
+"""The number of replaced bodies that are kept, although one message is processed at a time; unmeasured."""
 
 log = logs.get(__name__)
 
 OnMessage = Callable[[int], bool]
-"""Takes a ``pjsip_rx_data *``; returns whether the message has been dealt with."""
+"""Takes a ``pjsip_rx_data *``; returns whether the message needs no further processing."""
 Headers = Sequence[tuple[str, str]]
 
 
 class String(ctypes.Structure):
-    """``pj_str_t``; PJSIP's may end without a NUL. As the type of an argument it takes a text, or ``None`` for NULL."""
+    """``pj_str_t``. PJSIP's may end without a NUL. As an argument type it accepts a text, or ``None`` for NULL."""
 
     _fields_ = (("ptr", ctypes.c_char_p), ("slen", ctypes.c_ssize_t))
 
@@ -193,7 +193,7 @@ class CLibrary:
         self._repaired: dict[int, Any] = {}  # bodies that replace those of messages, by their address
 
     def bind(self, name: str, result: Any, *arguments: Any) -> Any:
-        """Return a function of the library, which has these types of its result and its arguments."""
+        """Return a function of the library with these result and argument types."""
         return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
 
     @property
@@ -207,7 +207,7 @@ class CLibrary:
     def register_module(
         self, name: bytes, priority: int, *, on_request: OnMessage | None = None, on_response: OnMessage | None = None
     ) -> None:
-        """Have PJSIP ask about each message that gets as far as ``priority``. Neither function may raise."""
+        """Register functions that PJSIP calls for each message that reaches ``priority``. They must not raise."""
         on_rx = [_OnRx(asked) if asked else _OnRx() for asked in (on_request, on_response)]
         module = _Module(
             name=String(name, len(name)), id=-1, priority=priority, on_rx_request=on_rx[0], on_rx_response=on_rx[1]
@@ -219,7 +219,9 @@ class CLibrary:
     def register_tap(
         self, name: bytes, priority: int, on_received: Callable[[int], None], on_sent: Callable[[int], None]
     ) -> None:
-        """Have PJSIP show each message that gets as far as ``priority``, by a ``pjsip_rx_data *`` or ``pjsip_tx_data *``."""
+        """Register functions that get a copy of each message that reaches ``priority``, as ``pjsip_rx_data *`` or
+        ``pjsip_tx_data *``.
+        """
         received, sent = _OnRx(_shown(on_received)), _OnRx(_shown(on_sent))
         module = _Module(
             name=String(name, len(name)),
@@ -235,12 +237,12 @@ class CLibrary:
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
 
     def received(self, rdata: int) -> tuple[str, str]:
-        """Return the address that a message came from and its text, as :meth:`message`."""
+        """Return the source address of a message, and its text as :meth:`message` does."""
         self._from_pj(self._received_at, rdata)
         return self._received.srcAddress, self._received.wholeMsg
 
     def sent(self, tdata: int) -> tuple[str, str]:
-        """Return the address that a message goes to and its text, of a ``pjsip_tx_data *`` that has been written."""
+        """Return the destination of a message, and its text, from a ``pjsip_tx_data *`` that has been written."""
         if self._sent is None:
             import pjsua2
 
@@ -250,49 +252,51 @@ class CLibrary:
         return self._sent.dstAddress, self._sent.wholeMsg
 
     def takes_events(self, stream: int) -> bool:
-        """Whether the far side of a ``pjmedia_stream *`` takes telephone events (RFC 4733)."""
+        """Whether the far side of a ``pjmedia_stream *`` accepts telephone events (RFC 4733)."""
         return bool(stream) and self._dial_dtmf(stream, "") == 0  # no digits: only the status
 
     def pause_stream(self, stream: int, *, paused: bool) -> None:
-        """Stop the RTP of a ``pjmedia_stream *``, or start it again; its timestamps go on."""
+        """Stop the RTP of a ``pjmedia_stream *``, or start it again; its timestamps continue."""
         (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
 
     def levels(self, port_id: int) -> tuple[int, int]:
-        """Return how loud the last frame was that went to a port of the bridge, and the last that came from it, as μ-law.
-        pjsua2 gives percents, whose steps are 2 dB.
+        """Return the level of the last frame that went to a port of the bridge, and of the last that came from it, as μ-law.
+        pjsua2 gives percentages, in steps of 2 dB.
         """
         sent, received = ctypes.c_uint(), ctypes.c_uint()
         self._signal_level(port_id, ctypes.byref(sent), ctypes.byref(received))
         return sent.value, received.value
 
     def drop_received(self, stream: int) -> None:
-        """Empty the jitter buffer of a ``pjmedia_stream *``: while nobody takes frames out of it it is full of old ones."""
+        """Empty the jitter buffer of a ``pjmedia_stream *``, which is full of old frames while nobody takes them out."""
         self._stream_pause(stream, _DECODING)
         self._stream_resume(stream, _DECODING)
 
     @property
     def l16_deinit(self) -> int:
-        """The function that ends PJMEDIA's L16 codec. Raises ``AttributeError`` if the build has no such codec."""
+        """Return the function that ends PJMEDIA's L16 codec. Raises ``AttributeError`` if the build has no such codec."""
         return ctypes.cast(self._library.pjmedia_codec_l16_deinit, ctypes.c_void_p).value or 0
 
     def register_codec_factory(self, factory: int) -> int:
-        """Add a ``pjmedia_codec_factory *``; returns PJMEDIA's status."""
+        """Register a ``pjmedia_codec_factory *``; return PJMEDIA's status."""
         return int(self._register_factory(self._codec_manager(self._media_endpoint()), factory))
 
     def method_of(self, rdata: int) -> str:
-        """Return the method of a request as PJSIP read it, or the status of a response; empty if it has no text."""
+        """Return the method of a request as PJSIP parsed it, or the status of a response; empty if there is no text."""
         # as in: Request msg INVITE/cseq=1; Response msg 200/INVITE/cseq=1
         words = self._rx_data_info(rdata).decode("utf-8", "surrogateescape").split(" ", 3)
         return words[2].partition("/")[0] if len(words) > 2 else ""  # noqa: PLR2004 - the third word
 
     def message(self, rdata: int) -> tuple[str, str]:
-        """Return the host it came from and its text, with lone surrogates for what is no UTF-8 (PEP 383)."""
+        """Return the source host of a message and its text, with lone surrogates for bytes that are not UTF-8 (PEP 383)."""
         self._from_pj(self._received_at, rdata)
         text = self._received.wholeMsg
         return self.source_host(self._received.srcAddress, text), text
 
     def source_host(self, address: str, message: str) -> str:
-        """Return the host in ``address``, or the one in the Via of the dispatcher if that sent it; empty for a response."""
+        """Return the host in ``address``, or the one in the dispatcher's Via if the dispatcher sent it; empty for a
+        response.
+        """
         return forwarding.source_of(message) if address == self.dispatcher else host_of(address)
 
     def sdp(self, rdata: int, repaired: Callable[[str], str] = str) -> tuple[str, bool] | None:
@@ -310,7 +314,7 @@ class CLibrary:
         return ctypes.string_at(info.body, info.length).decode("utf-8", "surrogateescape"), not info.error
 
     def _is_blank(self, rdata: int, repaired: Callable[[str], str]) -> bool:
-        """Whether the session description is there and has no text; repairs one that has. Raises as :meth:`drop_headers`."""
+        """Whether the session description is there and empty; otherwise it is repaired. Raises as :meth:`drop_headers`."""
         at = self._sdp_body(_pointer_at(self._parsed(rdata) + _BODY_AT))
         if not at:
             return False
@@ -328,7 +332,7 @@ class CLibrary:
         return False
 
     def _replace(self, body: _Body, text: bytes) -> None:
-        """Have a body hold another text. PJSIP reads it as long as it deals with the message, and copies what it keeps."""
+        """Replace the text of a body. PJSIP reads it while it processes the message, and copies what it keeps."""
         kept = ctypes.create_string_buffer(text)  # with a NUL, which its parser needs
         at = ctypes.addressof(kept)
         self._repaired[at] = kept
@@ -337,7 +341,7 @@ class CLibrary:
         body.data, body.length = at, len(text)
 
     def _sdp_body(self, at: int) -> int:
-        """Return address of the body that is SDP: the message's, at ``at``, or one of its parts; 0 if there is none."""
+        """Return the address of the body that is SDP: the message's, at ``at``, or one of its parts; 0 if there is none."""
         body = _Body.from_address(at) if at else _Body()
         main_type = bytes(body.type).lower()
         if main_type == b"multipart":
@@ -346,7 +350,7 @@ class CLibrary:
         return at if (main_type, bytes(body.subtype).lower()) == (b"application", b"sdp") else 0
 
     def switch_off(self, rdata: int, indexes: Sequence[int], *, num_media: int) -> None:
-        """Make PJSIP read the port 0 in these m-lines (RFC 3264 §6). Raises as :meth:`drop_headers`."""
+        """Make PJSIP see port 0 in these m-lines (RFC 3264 §6). Raises as :meth:`drop_headers`."""
         info = _SdpInfo.from_address(self._sdp_info(rdata))
         has_all = info.sdp and not info.error and ctypes.c_uint.from_address(info.sdp + _MEDIA_AT).value == num_media
         media = list((ctypes.c_size_t * num_media).from_address(info.sdp + _MEDIA_AT + 8)) if has_all else []
@@ -356,11 +360,11 @@ class CLibrary:
             ctypes.c_uint16.from_address(media[index] + _PORT_AT).value = 0
 
     def drop_body(self, rdata: int) -> None:
-        """Make PJSIP read a message without body. Raises as :meth:`drop_headers`."""
+        """Make PJSIP see a message without its body. Raises as :meth:`drop_headers`."""
         ctypes.c_size_t.from_address(self._parsed(rdata) + _BODY_AT).value = 0
 
     def drop_headers(self, rdata: int, name: str) -> None:
-        """Make PJSIP read a message without headers of this name, of which it knows the compact form by itself.
+        """Make PJSIP see a message without the headers of this name, in either form.
 
         Raises:
             RuntimeError: the build lays out what it received otherwise.
@@ -370,8 +374,8 @@ class CLibrary:
             self._erase(found)
 
     def _parsed(self, rdata: int) -> int:
-        """Return the ``pjsip_msg`` of what was received. How far in front of it the packet begins depends on how the library
-        was built, so it is found by what stands beside it: where the text is, and how long.
+        """Return the ``pjsip_msg`` of a received message. Its distance from the packet depends on the build, so it is found
+        by the fields beside it: the address and the length of the text.
         """
         self._from_pj(self._received_at, rdata)
         text = self._received.wholeMsg.encode("utf-8", "surrogateescape")
@@ -384,7 +388,7 @@ class CLibrary:
         raise RuntimeError("the received message is not laid out as expected")
 
     def set_capability(self, kind: int, name: str, tokens: Sequence[str]) -> None:
-        """Set what PJSIP itself writes into a header of this kind, a ``pjsip_hdr_e``. Raises as :meth:`drop_headers`."""
+        """Set the value that PJSIP writes into headers of this kind, a ``pjsip_hdr_e``. Raises as :meth:`drop_headers`."""
         at = self._capability(self._endpoint(), kind, None)
         header = _ArrayHeader.from_address(at) if at else None
         if header is None or header.type != kind or bytes(header.name) != name.encode():
@@ -395,7 +399,7 @@ class CLibrary:
         header.count = len(strings)
 
     def has_dialog(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
-        """Whether there is a dialog of this name (RFC 3261 §12), of a call that is not over."""
+        """Whether there is such a dialog (RFC 3261 §12) of a call that is not over."""
         return self.is_over(call_id, local_tag, remote_tag) is False
 
     def is_over(self, call_id: str, local_tag: str, remote_tag: str) -> bool | None:
@@ -428,7 +432,7 @@ class CLibrary:
 
 
 def _shown(show: Callable[[int], None]) -> OnMessage:
-    """Return ``show`` for PJSIP: a message goes on, whatever comes of its copy."""
+    """Return ``show`` as a function for PJSIP; the message continues even if ``show`` fails."""
 
     def on_message(data: int) -> bool:
         try:

@@ -21,15 +21,15 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.schema import AuthConfig
 
 MAX_CREDENTIALS_CHARS: Final = 2048
-"""One Authorization header has this many parameters at most; RFC 7616 §3.4 knows twelve."""
+"""The most parameters of an Authorization header; RFC 7616 §3.4 has twelve."""
 MAX_NONCES: Final = 20_000
-"""The count of this many nonces is remembered. Older ones are forgotten and count as expired; unmeasured."""
+"""The most nonces whose count is remembered. Older ones count as expired; unmeasured."""
 _MAX_PARAMETERS: Final = 32  # unmeasured
 _RANDOM_BYTES: Final = 8
 _TIME_BYTES: Final = 8
 _MAC_BYTES: Final = 16
 _ORIGIN_BITS: Final = 48
-"""The time in a nonce counts from a random origin, so that it does not show how long the machine has been up."""
+"""The time in a nonce counts from a random origin, so that it does not reveal the machine's uptime."""
 _NONCE_CHARS: Final = 2 * (_TIME_BYTES + _RANDOM_BYTES + _MAC_BYTES)
 _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER: Final = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))[ \t]*(?:,|\Z)')
@@ -42,16 +42,16 @@ _REQUIRED: Final = ("username", "realm", "nonce", "uri", "response", "cnonce")
 
 
 class MalformedCredentials(ValueError):
-    """An Authorization header that cannot be read; the answer is 400 (RFC 7616 §3.4)."""
+    """An unreadable Authorization header; the response is 400 (RFC 7616 §3.4)."""
 
 
 class Finding(enum.Enum):
     VALID = enum.auto()
-    """The password is right and the answer was not used before."""
+    """The password is right, and the answer was not used before."""
     STALE = enum.auto()
-    """The nonce is expired, used, or not ours: a new one is due, and the user need not enter the password again."""
+    """The nonce is expired, used, or not ours: a new one is needed, and the user need not enter the password again."""
     WRONG = enum.auto()
-    """The nonce is one that this source was given, and the answer to it is wrong."""
+    """The nonce was given to this source, and the answer to it is wrong."""
     FOREIGN = enum.auto()
     """The answer is for another realm or by an algorithm that was not offered."""
 
@@ -93,7 +93,7 @@ def parse_credentials(value: str) -> Credentials | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who answers a challenge. ``realm`` ``*``: in any."""
+    """The credentials that answer a challenge. ``realm`` ``*``: in any realm."""
 
     username: str
     password: str
@@ -102,7 +102,7 @@ class Login:
 
 def answer_to(challenge: str, login: Login, *, method: str, uri: str, cnonce: str) -> str | None:
     """Return the header that answers a ``WWW-Authenticate`` or ``Proxy-Authenticate`` (RFC 7616 §3.4, without qop RFC 2069
-    §2.1.2); ``None`` if it cannot be answered, or is of a realm that the password is not for.
+    §2.1.2); ``None`` if it cannot be answered, or the password is for another realm.
     """
     scheme, _, rest = challenge.strip(" \t").partition(" ")
     try:
@@ -152,7 +152,7 @@ def quoted(text: str) -> str:
 
 
 def digest(answer: Credentials, ha1: str, method: str) -> str:
-    """Return the right response (RFC 7616 §3.4.1), in hexadecimal digits; ``ha1`` is what :func:`user_hash` makes."""
+    """Return the correct response (RFC 7616 §3.4.1), in hexadecimal; ``ha1`` comes from :func:`user_hash`."""
     ha2 = _hashed(answer.algorithm, f"{method}:{answer.uri}")
     return _hashed(answer.algorithm, f"{ha1}:{answer.nonce}:{answer.nc}:{answer.cnonce}:auth:{ha2}")
 
@@ -167,12 +167,12 @@ def _hashed(algorithm: str, text: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Return what was on the wire: bytes that are no UTF-8 come as lone surrogates (PEP 383)."""
+    """Return the bytes on the wire; lone surrogates stand for bytes that are not UTF-8 (PEP 383)."""
     return text.encode("utf-8", "surrogateescape")
 
 
 class DigestGuard:
-    """Challenges callers and judges their answers."""
+    """Challenges callers and checks their answers."""
 
     def __init__(self, auth: AuthConfig, clock: Clock) -> None:
         self._realm = realm = auth.realm
@@ -218,7 +218,7 @@ class DigestGuard:
         return Finding.VALID if self._use_up(credentials.nonce, issued_ms, int(credentials.nc, 16)) else Finding.STALE
 
     def _use_up(self, nonce: str, issued_ms: int, nc: int) -> bool:
-        """Whether ``nc`` is above every count this nonce came with before (RFC 7616 §3.4.5)."""
+        """Whether ``nc`` is higher than every count of this nonce so far (RFC 7616 §3.4.5)."""
         now_ms = self._now_ms()
         is_in_time = max(now_ms - self._lifetime_ms, self._forgotten_until_ms + 1) <= issued_ms <= now_ms
         if not is_in_time or nc <= self._last_nc.get(nonce, 0):
@@ -238,7 +238,7 @@ class DigestGuard:
         return body + self._mac(body, source)
 
     def _issued_ms(self, nonce: str, source: str) -> int | None:
-        """Return when we made this nonce for this source; ``None`` if we did not."""
+        """Return when we issued this nonce to this source; ``None`` if we did not."""
         body, mac = nonce[: -2 * _MAC_BYTES], nonce[-2 * _MAC_BYTES :]
         genuine = hmac.compare_digest(self._mac(body, source).encode(), _bytes(mac))
         return _time_of(nonce) if genuine and len(nonce) == _NONCE_CHARS else None

@@ -15,9 +15,9 @@ from cc_tts.clock import Clock
 from cc_tts.processes import source_address
 
 MAX_SOURCES: Final = 10_000
-"""This many sources are remembered at once; the one that has been silent longest is forgotten; unmeasured."""
+"""The most sources that are remembered; the one that has been silent longest is forgotten; unmeasured."""
 BURST_S: Final = 2.0
-"""A source that was quiet may send at once what is allowed in this many seconds; unmeasured."""
+"""A source that was quiet may send the requests of this many seconds at once; unmeasured."""
 _CACHED_ADDRESSES: Final = 4096
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -41,7 +41,7 @@ def _address(host: str) -> Address | None:
 
 @functools.lru_cache(_CACHED_ADDRESSES)
 def source_of(host: str) -> str:
-    """Return the source that ``host`` counts for; it is empty if ``host`` is no address."""
+    """Return the source that ``host`` belongs to; empty if ``host`` is no address."""
     return source_address.source_of(host) if _address(host) else ""
 
 
@@ -64,13 +64,13 @@ class PeerList:
 
 
 class Verdict(enum.Enum):
-    """The answer to whether a request is within its limit."""
+    """The decision whether a request is within its limit."""
 
     TAKE = enum.auto()
     ANSWER = enum.auto()
     """The request is over the limit: refuse it."""
     IGNORE = enum.auto()
-    """The request is over the limit of refusals as well: it gets no response."""
+    """The request is also over the limit of refusals: do not respond."""
 
 
 class SourceLimits:
@@ -93,7 +93,7 @@ class SourceLimits:
         return Verdict.IGNORE
 
     def has_room(self, source: str) -> bool:
-        """Whether :meth:`ask` would take one, without counting."""
+        """Whether :meth:`ask` would accept a request, without counting one."""
         return source not in self._buckets or self._bucket(source).requests >= 1
 
     def give_back(self, source: str) -> None:

@@ -22,7 +22,7 @@ _KIND_AT: Final = 80
 _AF_INET: Final = 2
 _ADDRESS_BYTES: Final = 28
 READ_ON_NS: Final = 2_000 * NS_PER_MS
-"""The rest of the request may take this long; unmeasured."""
+"""The time that the rest of the request may take; unmeasured."""
 
 
 class _Dropped(ctypes.Structure):
@@ -64,7 +64,7 @@ _OnReceived = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class LongMessages:
-    """``may_answer`` is told the host of each, and says whether it gets an answer."""
+    """``may_answer`` gets the host of each request, and says whether it gets an answer."""
 
     def __init__(self, library: CLibrary, clock: Clock, *, server: str, may_answer: Callable[[str], bool]) -> None:
         pointer, integer, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
@@ -86,7 +86,7 @@ class LongMessages:
         self._on_drop(self._manager, ctypes.cast(self._hooks[0], ctypes.c_void_p))
 
     def tick(self, now_ns: int) -> None:
-        """End the connections whose time is over."""
+        """Close the connections whose time is over."""
         for transport, since_ns in list(self._ending.items()):
             if now_ns - since_ns >= READ_ON_NS:
                 del self._ending[transport]
@@ -125,7 +125,7 @@ class LongMessages:
 
 
 def answer_to(head: str, *, server: str) -> bytes:
-    """Return a 513 for a request whose beginning is known; empty if it is none, or lacks what an answer repeats."""
+    """Return a 513 for the beginning of a request; empty if it is none, or lacks headers that an answer repeats."""
     head = head.rpartition("\r\n")[0]  # the last line is cut
     method = head.partition(" ")[0]
     if method == "ACK" or not sip_message.request_uri(head) or sip_message.is_ambiguous(head):

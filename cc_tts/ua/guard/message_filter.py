@@ -32,9 +32,9 @@ _IN_CALLS_PRIORITY: Final = 31
 _PRIORITY: Final = 63
 """This is after the request filter, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
 _OFFERING: Final = ("INVITE", "UPDATE", "PRACK")
-"""These requests may carry an offer, and their responses an answer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5)."""
+"""The requests that may carry an offer, and whose responses an answer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5)."""
 _ROUTING: Final = ("Contact", "Record-Route", "Service-Route")
-"""These headers of a response say where requests are to be sent."""
+"""The headers of a response that determine where requests are sent."""
 MAX_SERVICE_ROUTES: Final = 8
 """This is PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
 _CSEQ: Final = re.compile(r"[0-9]{1,10}")
@@ -126,7 +126,7 @@ class MessageFilter:
         return sip_message.dialog_of(message) is None and self._take_description(rdata, host, message, method)
 
     def _take_description(self, rdata: int, host: str, message: str, method: str) -> bool:
-        """Refuse an offer that cannot be used; an ACK, which cannot be refused, goes on without its answer."""
+        """Refuse an unusable offer. An ACK cannot be refused, so it continues without its answer."""
         if method == "ACK":
             self._drop_unusable_answer(rdata, host, message, method)
         if method not in _OFFERING:
@@ -169,21 +169,21 @@ class MessageFilter:
             self._c.drop_body(rdata)
 
     def _is_stray(self, message: str) -> bool:
-        """Whether its call is over, or it lacks the tag that the far side has named: PJSIP takes that for a fork."""
+        """Whether its call is over, or it lacks the tag of the far side, which PJSIP would take for a fork."""
         call_id, local_tag, remote_tag = sip_message.dialog_of_response(message)
         if not remote_tag:
             return self._c.is_over(call_id, local_tag, "") is not False
         return self._is_over(call_id, local_tag, remote_tag)
 
     def _is_over(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
-        """Whether this dialog's call is over. PJSUA would apply the message to the call that has the call slot by now."""
+        """Whether this dialog's call is over. PJSUA would apply the message to the call that has its slot by now."""
         is_over = self._c.is_over(call_id, local_tag, remote_tag)
         if is_over is None:  # of a dialog whose far side has no tag yet PJSIP takes everything
             is_over = self._c.is_over(call_id, local_tag, "")
         return is_over is True
 
     def _fault_of_answer(self, rdata: int) -> sdp_check.Fault | None:
-        """Return what keeps a body from being used as an answer; something else than a description does, too."""
+        """Return why a body cannot be used as an answer, for instance because it is no session description."""
         found = self._c.sdp(rdata, repaired)
         if found is None:
             return _NO_SDP
@@ -191,7 +191,7 @@ class MessageFilter:
         return checked.fault or (_NOT_OFFERED if checked.unusable else None)
 
     def _fault_of_offer(self, rdata: int) -> sdp_check.Fault | None:
-        """Return what keeps an offer from being used. Of a good one m-lines are switched off and codecs reported."""
+        """Return why an offer cannot be used. In a usable one m-lines are switched off and codecs reported."""
         found = self._c.sdp(rdata, repaired)
         checked = self._check(*found) if found else sdp_check.Checked()
         if checked.fault is not None:
@@ -208,7 +208,7 @@ class MessageFilter:
         return checked if checked.fault or is_readable else sdp_check.Checked(_UNREADABLE)
 
     def _answer_info(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> None:
-        """Answer an INFO of a call (RFC 6086 Appendix A: those without a package)."""
+        """Answer an INFO of a call without an Info-Package (RFC 6086 Appendix A)."""
         key = sip_message.key_of(message)
         if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
             self._c.respond(rdata, 481)
@@ -224,7 +224,7 @@ class MessageFilter:
             self._on_key(dialog[0], dialog[2], int(cseq) if _CSEQ.fullmatch(cseq) else 0, *key)
 
     def _answer_notify(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> None:
-        """Answer what the far side tells of a REFER. A body that says nothing is taken: it has no effect."""
+        """Answer a NOTIFY about a REFER. A body without a status is accepted, and has no effect."""
         notification = refer.notification(message)
         if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
             self._c.respond(rdata, 481)
@@ -235,7 +235,7 @@ class MessageFilter:
 
 
 def _guarded(step: OnMessage) -> OnMessage:
-    """Return ``step`` for PJSIP. A message on which it fails goes no further."""
+    """Return ``step`` as a function for PJSIP. A message for which it fails is dropped."""
 
     def on_message(rdata: int) -> bool:
         try:
@@ -264,6 +264,6 @@ def _unusable_headers(message: str, method: str) -> set[str]:
 
 
 def _is_endless(message: str) -> bool:
-    """Whether a registrar's answer names a lifetime that PJSIP cannot count."""
+    """Whether a registrar's response has a lifetime that PJSIP cannot count."""
     lifetimes = [*sip_message.header_values(message, "expires"), *sip_message.contact_lifetimes(message)]
     return not all(text.isascii() and text.isdigit() and int(text[:12]) < MAX_EXPIRES_S for text in lifetimes)

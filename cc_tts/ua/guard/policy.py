@@ -17,22 +17,24 @@ from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.uri import fault_of_target
 
 MAX_WRONG_ANSWERS: Final = 10
-"""One user name of a source gets 403 after this many wrong passwords in :data:`WRONG_ANSWERS_WINDOW_S`; unmeasured."""
+"""After this many wrong passwords in :data:`WRONG_ANSWERS_WINDOW_S` a user name of a source gets 403; unmeasured."""
 MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
-"""This counts all names: many phones may be behind one address, and one of them has an old password; unmeasured."""
+"""The same for all names of a source: many phones may share an address, and one of them may have an old password;
+unmeasured.
+"""
 WRONG_ANSWERS_WINDOW_S: Final = 60.0  # unmeasured
 MAX_AUTHORIZATIONS: Final = 4
-"""One request may have this many Authorization headers; there may be one a realm (RFC 3261 §22.1)."""
+"""The most Authorization headers of a request; there may be one for each realm (RFC 3261 §22.1)."""
 MAX_SOURCES_REPORTED: Final = 5
-"""One line of the log names this many sources; unmeasured."""
+"""The most sources that one log line names; unmeasured."""
 _BAD_REQUEST: Final = 400
 _TARGETING: Final = ("INVITE", "UPDATE")
-"""The Contact of these methods says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
+"""The methods whose Contact determines where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request gets this instead of being taken; ``code`` 0: no response."""
+    """The response that refuses a request; ``code`` 0: no response."""
 
     code: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -45,7 +47,7 @@ _TOO_LONG: Final = Refusal(513)
 
 @dataclass(slots=True)
 class Refused:
-    """How many requests were refused for one cause since the last report, and some of their sources."""
+    """The number of requests that were refused for one cause since the last report, and some of their sources."""
 
     count: int = 0
     sources: set[str] = field(default_factory=set)
@@ -85,11 +87,13 @@ class InboundPolicy:
 
     @property
     def is_closed(self) -> bool:
-        """Whether some callers are refused, so that a request which cannot be checked must not pass."""
+        """Whether some callers are refused, so that a request that cannot be checked must not pass."""
         return bool(self._allowed) or self._digest is not None
 
     def on_request(self, method: str, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
-        """Look at a request other than ACK as it comes in; ``None`` lets it pass.
+        """Check a request other than ACK when it arrives; ``None`` lets it pass. ``in_dialog`` is called only if needed.
+        Requests in a dialog pass, since the far side of a call that we place need not be an allowed peer, and tags cannot be
+        guessed (RFC 3261 §19.3).
 
         ``in_dialog`` is asked only where it matters: what belongs to a dialog is not stopped here, since the far side of a
         call that we place need not be an allowed peer, and a dialog's tags cannot be guessed (RFC 3261 §19.3).
@@ -111,7 +115,7 @@ class InboundPolicy:
         return refusal
 
     def _is_cut(self, message: str) -> bool:
-        """Whether it fills PJSIP's buffer: what a datagram has beyond that is lost."""
+        """Whether it fills PJSIP's buffer, so that the rest of a datagram is lost."""
         return len(message) > self._max_message_bytes // 4 and (
             len(message.encode("utf-8", "surrogateescape")) >= self._max_message_bytes
         )
@@ -122,7 +126,7 @@ class InboundPolicy:
         return not self._allowed or host in self._allowed
 
     def _over_limit(self, method: str, host: str, is_new: Callable[[], bool]) -> Refusal | None:
-        """Count a new request of a source that has a limit; ``None`` lets it pass."""
+        """Count a new request of a source with a limit; ``None`` lets it pass."""
         has_limit = self._settings.sip.max_requests_per_source_s and method != "CANCEL" and host not in self._trusted
         verdict = self._limits.ask(source_of(host)) if has_limit and is_new() else Verdict.TAKE
         if verdict is Verdict.TAKE:
@@ -134,7 +138,7 @@ class InboundPolicy:
         return self._refuse("rate", host, _SILENCE)
 
     def on_invite(self, host: str, message: str) -> Refusal | None:
-        """Check an INVITE outside a dialog; ``None`` if it is a user's, or no password is asked for."""
+        """Check an INVITE outside a dialog; ``None`` if it has valid credentials, or needs none."""
         if self._digest is None or host in self._exempt:
             return None
         try:
@@ -157,7 +161,7 @@ class InboundPolicy:
         return self._refuse("credentials", host, challenge)
 
     def _tries(self, source: str, answers: Iterable[Credentials]) -> list[tuple[SourceLimits, str]]:
-        """Return by what wrong answers are counted: the source, and each user name of it."""
+        """Return the keys by which wrong answers are counted: the source, and each of its user names."""
         names = {f"{source} {answer.username}" for answer in answers}
         return [(self._wrong_by_source, source), *((self._wrong_by_user, name) for name in names)]
 
@@ -206,7 +210,7 @@ def _unusable(method: str, message: str, transports: tuple[str, ...], *, is_ambi
 
 
 def _fault_of_next_hop(message: str, transports: tuple[str, ...]) -> str:
-    """Return why our requests in the dialog of this request could not be sent, where PJSIP says 500 alone."""
+    """Return why our requests in this dialog could not be sent; PJSIP would only say 500."""
     for name in ("Record-Route", "Contact"):
         if value := sip_message.header_value(message, name):
             fault = fault_of_target(sip_message.first_uri(value), transports)

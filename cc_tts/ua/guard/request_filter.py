@@ -19,16 +19,16 @@ from cc_tts.ua.guard.policy import InboundPolicy, Refusal
 from cc_tts.ua.sip import message as sip_message
 
 _RESPONSE_PRIORITY: Final = 12
-"""This is before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which hands responses to those who wait for them."""
+"""Before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which passes responses to their transactions."""
 _TRANSPORT_PRIORITY: Final = 30
 """This is after PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before that of dialogs (32)."""
 _REQUEST_PRIORITY: Final = 62
 """This is before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
 METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE", "NOTIFY")
 ALLOWED: Final = ", ".join(METHODS)
-"""This is what Allow says, without the REFER of those routes that take it."""
+"""The value of Allow, without REFER, which only some routes accept."""
 _STRAY: Final = ("BYE", "CANCEL", "INFO", "PRACK", "UPDATE", "NOTIFY")
-"""These methods belong into a dialog: without one they get 481 (RFC 3261 §12.2.2)."""
+"""The methods that need a dialog: without one they get 481 (RFC 3261 §12.2.2)."""
 EXTENSIONS: Final = ("100rel", "timer")
 
 log = logs.get(__name__)
@@ -80,7 +80,7 @@ class RequestFilter:
         self._set_capabilities()
 
     def _set_capabilities(self) -> None:
-        """Have PJSIP's own messages list the same capabilities as ours."""
+        """Make PJSIP's own messages list the same capabilities as ours."""
         for name, (kind, tokens) in self._capabilities.items():
             try:
                 self._c.set_capability(kind, name, tokens)
@@ -88,7 +88,9 @@ class RequestFilter:
                 log.warning("capability_not_set", detail=str(error), consequence="answers name what is not served")
 
     def _guarded(self, step: Callable[[int, str], bool]) -> Callable[[int], bool]:
-        """Return ``step`` for PJSIP. A request on which it fails passes only if the policy refuses no callers."""
+        """Return ``step`` as a function for PJSIP. A request for which it fails passes only if the policy refuses no
+        callers.
+        """
 
         def on_request(rdata: int) -> bool:
             try:
@@ -101,7 +103,7 @@ class RequestFilter:
         return on_request
 
     def _filter_transport(self, rdata: int, method: str) -> bool:
-        """Return to PJSIP whether the request is dealt with here."""
+        """Tell PJSIP whether the request needs no further processing."""
         host, message = self._c.message(rdata)
         dialog = sip_message.dialog_of(message)
 
@@ -129,7 +131,7 @@ class RequestFilter:
             self._refuse_method(rdata, method)
 
     def _filter_request(self, rdata: int, method: str) -> bool:
-        """Return to PJSIP whether the request, which belongs to no dialog, is dealt with here."""
+        """Tell PJSIP whether the request, which belongs to no dialog, needs no further processing."""
         if method in _STRAY:
             self._c.respond(rdata, 481)
         elif method not in ("INVITE", "OPTIONS"):
@@ -158,7 +160,7 @@ class RequestFilter:
             self._c.respond(rdata, 405, (("Allow", ", ".join(self._capabilities["Allow"][1])),))
 
     def _answer_options(self, rdata: int, message: str) -> None:
-        """Answer OPTIONS: 200, or 420 if it requires what we do not have (RFC 3261 §8.2.2.3)."""
+        """Answer OPTIONS: 200, or 420 if it requires an extension that we lack (RFC 3261 §8.2.2.3)."""
         unknown = [tag for tag in sip_message.required_extensions(message) if tag not in EXTENSIONS]
         if unknown:
             tags = sip_message.option_tags(unknown)

@@ -1,4 +1,4 @@
-"""A session description is checked before PJMEDIA works with it (RFC 8866), as far as we use it. No pjsua2 here.
+"""Checks a session description before PJMEDIA uses it (RFC 8866), as far as we use it. No pjsua2 here.
 
 pjsua resolves names in ``c=`` and ``a=rtcp`` on the SIP thread, and asserts what it did not check: that an address is of its
 type, that a name is short, that there is a ``c=`` for m-lines that are switched off, that a line end follows an
@@ -46,7 +46,7 @@ _PTIME: Final = re.compile(r" *(\d{1,5})(?:\.\d*)? *")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a description is not taken: 400 for what is none, 488 for what we cannot serve; the warning (RFC 3261 §20.43)."""
+    """Why a description is refused: 400 if it is invalid, 488 if we cannot serve it; with the warning (RFC 3261 §20.43)."""
 
     status: int
     warning: int
@@ -64,15 +64,15 @@ NO_PTIME: Final = Fault(488, 306, "a=ptime of the SDP is no length of packets")
 
 @dataclass(slots=True)
 class Media:
-    """An m-line with what follows it."""
+    """An m-line and the lines that belong to it."""
 
     kind: str
     port: int
     profile: str
     numbers: list[int]
-    """The formats of the m-line, as far as they are payload types."""
+    """The formats of the m-line that are payload types."""
     is_connected: bool = False
-    """Whether it has a ``c=``, of its own or of the whole description."""
+    """Whether there is a ``c=``, its own or that of the whole description."""
     names: dict[int, str] = field(default_factory=dict)
     fault: Fault | None = None
     ptime_ms: int = 0
@@ -92,7 +92,7 @@ class Checked:
 
 
 def check(sdp: str, *, codecs: frozenset[str], secure: bool) -> Checked:
-    """Look at an offer or an answer. ``codecs`` are names with their rate (``PCMU/8000``); ``secure``: SRTP is served."""
+    """Check an offer or an answer. ``codecs`` are names with their rate (``PCMU/8000``); ``secure``: SRTP is served."""
     try:
         media = _read(sdp)
     except ValueError as error:
@@ -115,7 +115,7 @@ def _fault_of(media: Media, codecs: frozenset[str], *, secure: bool) -> Fault | 
 
 
 def _most_ms(codec: str) -> int:
-    """Return the length of the longest packet that PJMEDIA sends."""
+    """Return the longest packet that PJMEDIA sends, ms."""
     name, _, rate_hz = codec.partition("/")
     return MAX_L16_BYTES * 1000 // (2 * int(rate_hz)) if name == "L16" else MAX_PTIME_MS
 
@@ -125,7 +125,7 @@ def _names(media: Media) -> set[str]:
 
 
 def _read(sdp: str) -> list[Media]:
-    """Return the m-lines of a description. Raises ``ValueError``, with words for a reason phrase, if it is none."""
+    """Return the m-lines of a description. Raises ``ValueError``, with words for a reason phrase, if it is invalid."""
     whole = Media(kind="", port=0, profile="", numbers=[])
     media: list[Media] = []
     for kind, value in _lines(sdp):
@@ -150,7 +150,7 @@ def _check_complete(media: Media) -> None:
 
 
 def _lines(sdp: str) -> Iterator[tuple[str, str]]:
-    """Return type and value of each line. Raises ``ValueError`` at what is none."""
+    """Return the type and value of each line. Raises ``ValueError`` for an invalid line."""
     if not sdp.endswith(("\r", "\n")) and sdp.rpartition("\n")[2].startswith("a=rtpmap"):
         raise ValueError("The SDP does not end with a line end")
     for line in filter(None, re.split(r"[\r\n]+", sdp)):
@@ -251,4 +251,4 @@ def _ptime(media: Media, value: str) -> None:
 
 
 _ATTRIBUTES: Final[Mapping[str, Callable[[Media, str], None]]] = {"rtpmap": _rtpmap, "rtcp": _rtcp, "ptime": _ptime}
-"""Return what the attributes of an m-line say."""
+"""Return the values of the attributes of an m-line."""

@@ -1,5 +1,5 @@
-"""Makes of a session description one that PJMEDIA's parser takes and answers as its sender means it, before it sees it:
-gateways write an empty subject or none, names in ``o=`` with blanks, and formats that nothing describes. No pjsua2 here.
+"""Repairs a session description so that PJMEDIA parses it, and answers it as its sender means it. Gateways write an empty
+subject or none, names in ``o=`` with blanks, and formats without a description. No pjsua2 here.
 """
 
 import re
@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Final
 
 _FIRST_DYNAMIC: Final = 96
-"""Payload types from here on mean what their ``a=rtpmap`` says (RFC 3551 §3)."""
+"""Payload types from here on are defined by their ``a=rtpmap`` (RFC 3551 §3)."""
 _USUAL_PTIME_MS: Final = 20  # unmeasured
 _ORIGIN: Final = re.compile(r"o=\S+ \d{1,20} \d{1,20} IN IP[46] \S+ *")
 _MEDIA: Final = re.compile(r"(m=\S+) (\S+) (\S+) (.*)")
 _MAPPED: Final = re.compile(r"a=rtpmap:(\d{1,3}) ")
 _EVENTS: Final = re.compile(r"a=rtpmap:(\d{1,3}) +telephone-event(?:/0*)? *", re.IGNORECASE)
-"""An event of no rate: FreeSWITCH writes 0 in the re-INVITEs of ``sofia recover``. Keys come in the rate of the audio."""
+"""Telephone events without a rate: FreeSWITCH writes 0 in the re-INVITEs of ``sofia recover``. They use the rate of the
+audio.
+"""
 _OURS: Final = re.compile(r"a=rtpmap:[089] +(.*)")
 """These are PCMU, PCMA and G.722, which need no ``a=rtpmap`` (RFC 3551 §6)."""
 _ENCODING: Final = re.compile(r"[\w.+-]{1,64}/[1-9]\d{0,5}(?:/[1-9]\d?)? *", re.ASCII)
@@ -21,7 +23,7 @@ _PTIME: Final = re.compile(r"a=(max)?ptime: *(\d{1,4})\b.*")
 
 
 def repaired(sdp: str) -> str:
-    """Return the description that PJSIP is shown, which is ``sdp`` itself if nothing of it has to change."""
+    """Return the description for PJSIP: ``sdp`` itself if nothing has to change."""
     if not sdp.startswith("v="):
         return sdp
     lines = re.split(r"\r\n|\n|\r", sdp.rstrip("\r\n"))
@@ -34,7 +36,7 @@ def repaired(sdp: str) -> str:
 
 
 def _head(lines: list[str]) -> Iterator[str]:
-    """Return the version, an origin and a subject, which must be there (RFC 8866 §5), and the rest."""
+    """Return the version, an origin and a subject, which are mandatory (RFC 8866 §5), and the rest."""
     origin = next((line for line in lines if line.startswith("o=")), "")
     subject = next((line for line in lines if line.startswith("s=")), "")
     yield lines[0]
@@ -45,8 +47,8 @@ def _head(lines: list[str]) -> Iterator[str]:
 
 
 def _media(lines: list[str]) -> Iterator[str]:
-    """Return an m-line without the formats of which nothing is known, and what follows it, with a ``ptime`` that its
-    ``maxptime`` allows.
+    """Return an m-line without the formats that nothing describes, and its lines, with a ``ptime`` that its ``maxptime``
+    allows.
     """
     yield _without_unknown(lines)
     times = {bool(match[1]): int(match[2]) for line in lines if (match := _PTIME.fullmatch(line))}
@@ -60,7 +62,7 @@ def _media(lines: list[str]) -> Iterator[str]:
 
 
 def _format(line: str) -> str:
-    """Return the line, with a rate for telephone events that have none; empty if it gives one of our formats no codec."""
+    """Return the line, with a rate for telephone events that have none; empty if it describes one of our formats wrongly."""
     if match := _EVENTS.fullmatch(line):
         return f"a=rtpmap:{match[1]} telephone-event/8000"
     match = _OURS.fullmatch(line)

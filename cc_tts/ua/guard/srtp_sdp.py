@@ -11,21 +11,21 @@ import re
 from typing import Final
 
 CRYPTO_SUITES: Final = ("AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32")
-"""The suites are in order of preference. The first is the one everybody has (RFC 4568 §6.2.1); the second is of RFC 6188."""
+"""The suites in order of preference. Everybody has the first (RFC 4568 §6.2.1); the second is of RFC 6188."""
 _KEY_BYTES: Final = {name: 46 if "256" in name else 30 for name in CRYPTO_SUITES}
-"""The master key and salt have this many bytes together (RFC 4568 §6.1, RFC 6188 §2)."""
+"""The bytes of the master key and the salt together (RFC 4568 §6.1, RFC 6188 §2)."""
 MAX_KEYS: Final = 32
-"""One m-line has this many keys at most. PJMEDIA has room for 64 tags and does not count."""
+"""The most keys of one m-line. PJMEDIA has room for 64 tags and does not count."""
 _PROFILES: Final = ("RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF")
-"""An m-line with one of these transports is served."""
+"""The transports of an m-line that are served."""
 _CRYPTO: Final = re.compile(r"\d{1,9} +(\S+) +inline:([^|; ]*)(\|[^ ]*)?((?: .*)?)")
 _LIFETIME: Final = re.compile(r"\|(2\^\d{1,2}|\d{1,15})")
 _HARMLESS: Final = re.compile(r"( +WSH=\d+)* *")
-"""This one alone of the parameters of §6.3 need not be understood: it is a hint about the replay window."""
+"""The only parameter of §6.3 that need not be understood: a hint about the replay window."""
 
 
 def fault_of(sdp: str) -> str:
-    """Return what cannot be served in an SDP, in words for a SIP header; empty if nothing, or if there is none."""
+    """Return why an SDP cannot be served, in words for a SIP header; empty if it can, or if there is none."""
     for profile, keys in _audio_lines(sdp):
         if profile not in _PROFILES:
             return "Audio by RTP/AVP or RTP/SAVP only, keys by a=crypto"
@@ -39,7 +39,7 @@ def without_keys(sdp: str) -> str:
 
 
 def _audio_lines(sdp: str) -> list[tuple[str, list[str]]]:
-    """Return profile and ``a=crypto`` values of each m-line of audio that is not switched off."""
+    """Return the profile and the ``a=crypto`` values of each m-line of audio that is not switched off."""
     found: list[tuple[str, list[str]]] = []
     keys: list[str] = []
     for line in re.split(r"[\r\n]+", sdp):
@@ -54,7 +54,7 @@ def _audio_lines(sdp: str) -> list[tuple[str, list[str]]]:
 
 
 def _keys_fault(keys: list[str], *, needed: bool) -> str:
-    """Look at the key that PJMEDIA takes: the first of a suite it knows, after no malformed one, and with no tag twice."""
+    """Check the key that PJMEDIA would use: the first of a known suite, after no malformed one, and with no tag twice."""
     if len(keys) > MAX_KEYS:
         return f"More than {MAX_KEYS} a=crypto"
     if len({key.partition(" ")[0] for key in keys}) < len(keys):

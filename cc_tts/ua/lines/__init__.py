@@ -1,1 +1,1 @@
-"""Lines without SIP: calls that Asterisk brings by its WebSocket channel or by AudioSocket. No pjsua2 here."""
+"""Lines without SIP: calls from Asterisk's WebSocket channel or AudioSocket. No pjsua2 here."""

@@ -19,20 +19,20 @@ from cc_tts.ua.lines.websocket import WebSocketListener
 from cc_tts.ua.process.agent import Agent
 
 POLL_MS: Final = 4
-"""A command may wait this long, as in the process of SIP; unmeasured."""
+"""The longest delay of a command, as in the SIP process; unmeasured."""
 WATCH_SLOTS: Final = 50
 """Each line is watched once in this many ticks, one second."""
 MAX_CATCH_UP: Final = 5
-"""The clock makes up for so many ticks after a delay; more are left out, and counted as late; unmeasured."""
+"""After a delay the clock catches up at most this many ticks; more are skipped and counted as late; unmeasured."""
 STOP_TIMEOUT_S: Final = 2.0
-"""The last messages may take this long; unmeasured."""
+"""The time that the last messages may take; unmeasured."""
 _TICK_NS: Final = PTIME_MS * NS_PER_MS
 
 log = logs.get(__name__)
 
 
 class LineAgent(Agent[Line]):
-    """Everything between the channel and Asterisk."""
+    """Connects the channel to the server with Asterisk."""
 
     def __init__(self, settings: messages.UaSettings, *, clock: Clock, send: Callable[[Message], None]) -> None:
         assert settings.asterisk is not None
@@ -132,7 +132,7 @@ class LineAgent(Agent[Line]):
         return len(self._live_calls())
 
     def _refusal(self, source: str) -> int | None:
-        """Return Retry-After, s, if no call is taken now, and report that one was refused."""
+        """Return Retry-After, s, if no call is accepted now, and report the refusal."""
         is_full = self.num_calls >= self._config.max_calls
         if self._accepting and not self._server_silent and not is_full:
             return None
@@ -141,7 +141,7 @@ class LineAgent(Agent[Line]):
         return self._retry_after_s
 
     def _take(self, link: Link, invite: messages.IncomingCall) -> Line | None:
-        """Make a line of a connection; ``None``: it is hung up again."""
+        """Make a line from a connection; ``None`` hangs it up."""
         is_known = invite.call_id in self._calls
         if is_known:
             log.warning("line_refused", source=invite.source, reason="the call is up already")

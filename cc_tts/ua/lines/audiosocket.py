@@ -29,7 +29,7 @@ ERROR: Final = 0xFF
 """The kinds of messages."""
 UUID_BYTES: Final = 16
 MAX_BACKLOG_BYTES: Final = 16_000
-"""A second that Asterisk has not taken; what is more is left out, so that it does not come late for ever after."""
+"""One second of audio that Asterisk has not taken; more is dropped, so that audio is not late for ever."""
 _HEADER: Final = struct.Struct(">BH")
 _KEYS: Final = frozenset("0123456789*#ABCD")
 
@@ -37,7 +37,7 @@ log = logs.get(__name__)
 
 
 class _Malformed(Exception):
-    """Something came that is no AudioSocket."""
+    """The peer does not speak AudioSocket."""
 
 
 class AudioSocketLink:
@@ -59,7 +59,7 @@ class AudioSocketLink:
         self.queue: QueueSink | None = None
 
     async def run(self) -> None:
-        """Carry the line until either side ends it."""
+        """Run the line until either side ends it."""
         ended_by: EndedBy = "remote"
         try:
             async with asyncio.timeout(SETUP_TIMEOUT_S):
@@ -98,7 +98,7 @@ class AudioSocketLink:
         self._line = self._board.take(self, invite)
 
     async def _take(self, line: Line) -> bool:
-        """Take a message; returns whether another may follow."""
+        """Handle a message; return whether another may follow."""
         kind, content = await self._message()
         line.heard_ns = self._board.clock.now_ns()
         match kind:
@@ -119,7 +119,7 @@ class AudioSocketLink:
     # --- what the line sends -----------------------------------------------------------------------------------------------
 
     def answer(self) -> None:
-        """Asterisk has answered its caller before it connected."""
+        """Nothing to do: Asterisk has answered its caller before it connected."""
 
     def send(self, pcm: bytes) -> None:
         transport = self._writer.transport
@@ -141,7 +141,7 @@ class AudioSocketLink:
 
 
 class AudioSocketListener:
-    """Where Asterisk connects to."""
+    """The address that Asterisk connects to."""
 
     def __init__(self, board: Switchboard) -> None:
         self._board = board

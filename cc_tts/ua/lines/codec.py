@@ -1,4 +1,4 @@
-"""The formats in which Asterisk sends and takes audio on a line, to and from the rate of our lines."""
+"""The audio formats of Asterisk's lines, converted to and from the rate of our lines."""
 
 import sys
 from collections.abc import Callable
@@ -24,7 +24,7 @@ FORMATS: Final[dict[str, tuple[int, int, _Convert, _Convert, str]]] = {
 
 
 class LineCodec:
-    """One format, both ways. What comes in may be cut anywhere."""
+    """One format, in both directions. The input may be cut anywhere."""
 
     def __init__(self, name: str, line_rate_hz: int) -> None:
         self.rate_hz, self._octets, self._decode, self._encode, self.encoding = FORMATS[name]
@@ -33,7 +33,7 @@ class LineCodec:
         self._outward = HalfBand(line_rate_hz, self.rate_hz)
 
     def decode(self, data: bytes) -> bytes:
-        """PCM at the rate of the line; half a sample waits for the rest."""
+        """Return PCM at the rate of the line; half a sample waits for the rest."""
         if self._rest:
             data = self._rest + data
         whole = len(data) - len(data) % self._octets

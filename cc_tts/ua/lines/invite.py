@@ -1,4 +1,4 @@
-"""A call without SIP says of itself what an INVITE does, so that it is routed as one. This module has no state.
+"""Describes a call without SIP in the terms of an INVITE, so that it is routed in the same way. This module has no state.
 
 Channel variables ``TTS_TEXT``, ``TTS_VOICE`` … stand for the headers ``X-TTS-Text``, ``X-TTS-Voice`` …, those that begin
 with ``X_`` for the application's own headers.
@@ -12,21 +12,21 @@ from urllib.parse import quote
 from cc_tts.ua import messages
 
 MAX_VARIABLES: Final = 64
-"""A call has no more headers than this; unmeasured."""
+"""The most headers of a call; unmeasured."""
 MAX_PARAMETERS: Final = 16
-"""The application sees so many parameters of the address; unmeasured."""
+"""The most parameters of the address that the application sees; unmeasured."""
 MAX_PARAMETER_CHARS: Final = 128
-"""Each has so many characters at most; unmeasured."""
+"""The most characters of each; unmeasured."""
 _NAME: Final = re.compile(r"(?:TTS|X)_[A-Z0-9_]{1,60}")
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ENCODED: Final = frozenset({"X-TTS-Text", "X-TTS-SSML", "X-TTS-Instructions"})
-"""Headers that are percent-encoded, as SIP has no other letters."""
+"""The headers that are percent-encoded, since SIP headers are ASCII here."""
 _OWN: Final = frozenset({"TTS_ROUTE", "TTS_CALLER", "TTS_CALLEE"})
 _UPPER: Final = {"Tts": "TTS", "Ssml": "SSML"}
 
 
 def variables_of(given: Mapping[str, object]) -> dict[str, str]:
-    """The variables that are for us. Asterisk sends an inherited one with its underscores: ``__TTS_TEXT``."""
+    """Return the variables that are meant for us. Asterisk sends inherited ones with their underscores: ``__TTS_TEXT``."""
     found: dict[str, str] = {}
     for name, value in given.items():
         bare = name.lstrip("_").upper()
@@ -45,7 +45,7 @@ def incoming_call(
     variables: Mapping[str, str],
     parameters: Mapping[str, str],
 ) -> messages.IncomingCall:
-    """Return the call as the server takes it in. ``parameters`` are those of the address that Asterisk has connected to."""
+    """Return the report of the call for the server. ``parameters`` are those of the address that Asterisk connected to."""
     route = variables.get("TTS_ROUTE") or default_route
     host = f"[{source}]" if ":" in source else source
     caller, callee = (_user(variables.get(name, "")) for name in ("TTS_CALLER", "TTS_CALLEE"))

@@ -1,4 +1,4 @@
-"""One call that Asterisk brings without SIP: what a :class:`cc_tts.ua.leg.Leg` is for SIP.
+"""One call of Asterisk without SIP; the counterpart of :class:`cc_tts.ua.leg.Leg`.
 
 Runs on: the thread of the loop.
 """
@@ -20,7 +20,7 @@ from cc_tts.ua.lines.playout import QueueSink
 CANCELLED: Final = 487
 OK: Final = 200
 DECLINED: Final = 603
-"""These stand for what happens on a line that knows no statuses (RFC 3261 §21)."""
+"""The SIP statuses for events on a line, which has none of its own (RFC 3261 §21)."""
 
 log = logs.get(__name__)
 
@@ -31,20 +31,20 @@ class Link(Protocol):
     transport: str
     encoding: str
     queue: QueueSink | None
-    """The same, if Asterisk has a queue for what it gets."""
+    """The link as a queue, if Asterisk queues the audio that it gets."""
 
     def answer(self) -> None:
         """Tell Asterisk that the call is answered."""
 
     def hang_up(self) -> None:
-        """Have Asterisk hang up, and close the connection."""
+        """Make Asterisk hang up, and close the connection."""
 
     def send(self, pcm: bytes) -> None:
         """Send whole frames at the rate of the line."""
 
 
 class Line:
-    """A call, and what is reported of it."""
+    """A call and its reports."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Line:
         self._sip_code = 0
         self._active: messages.MediaActive | None = None
         self.heard_ns = clock.now_ns()
-        """When the far side last sent anything. It need not before the answer."""
+        """When the far side last sent anything. It need not do so before the answer."""
         self.media = LineMedia(
             self.call_id,
             AudioFormat(self._rate_hz),
@@ -92,7 +92,7 @@ class Line:
     # --- what the server asks for ----------------------------------------------------------------------------------------
 
     def command(self, message: messages.CallCommand) -> None:
-        """Do what the server asks; what a line cannot do is reported."""
+        """Carry out a command of the server; report it if a line cannot do it."""
         match message:
             case messages.KeepRecord(record=record):
                 self.record = record
@@ -169,12 +169,12 @@ class Line:
     # --- what the line reports -------------------------------------------------------------------------------------------
 
     def key(self, digit: str) -> None:
-        """The caller has pressed a key, for how long Asterisk does not say."""
+        """The caller has pressed a key; Asterisk does not give its duration."""
         at_ns = self._clock.now_ns()
         self._send(messages.DtmfReceived(call_id=self.call_id, digit=digit, duration_ms=0, method="line", at_ns=at_ns))
 
     def lost(self, ended_by: messages.EndedBy = "remote") -> None:
-        """The far side has hung up, or is gone; nothing happens if the call is over."""
+        """The far side has hung up or is gone; does nothing if the call is over."""
         if not self.is_over:
             is_up = self._machine.state is LegState.ESTABLISHED
             self._finish(OK if is_up else CANCELLED, ended_by)
@@ -196,7 +196,7 @@ class Line:
     # --- every second ----------------------------------------------------------------------------------------------------
 
     def watch(self, now_ns: int) -> None:
-        """Report quality; end the call when nothing has come for too long."""
+        """Report the quality; end the call when nothing has come for too long."""
         levels = self.media.meter.take()
         self._send(messages.QualityReport(call_id=self.call_id, quality=self.media.quality, levels=levels))
         is_up = self._machine.state is LegState.ESTABLISHED

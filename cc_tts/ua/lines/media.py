@@ -1,5 +1,5 @@
-"""The media of one line: its prompts on their way to Asterisk, and what the caller says. Runs on: the thread of the loop,
-except where a docstring says otherwise.
+"""The media of one line: its prompts for Asterisk, and the caller's audio. Runs on: the thread of the loop, except where a
+docstring says otherwise.
 """
 
 import threading
@@ -18,14 +18,14 @@ from cc_tts.ua.quality.level_meter import LevelMeter, mean_amplitude
 from cc_tts.ua.recording.tap import RecordingTap
 
 MAX_WAITING_FRAMES: Final = 50
-"""A second of what the caller says is kept until it is used; of more the oldest is left out (unmeasured)."""
+"""One second of the caller's audio waits until it is used; beyond that the oldest is dropped (unmeasured)."""
 MAX_LAG_FRAMES: Final = 10
-"""No more frames may wait where each tick takes one; unmeasured. TCP brings several at once after a loss."""
+"""The most frames that may wait where each tick takes one; unmeasured. TCP delivers several at once after a loss."""
 _LEFT_AFTER_LAG: Final = 2
 
 
 class LineMedia(CallMedia):
-    """The audio that a line sends and receives."""
+    """The audio of a line, in both directions."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class LineMedia(CallMedia):
         del self._arrived[:-MAX_WAITING_FRAMES]
 
     def tick(self, now_ns: int) -> None:
-        """A frame each way; none is sent before the answer, so that Asterisk's caller hears it ring."""
+        """Handle a frame of each direction. Nothing is sent before the answer, so that Asterisk's caller hears it ring."""
         frame = self._silence
         with self._lock:
             if self._is_open:
@@ -143,7 +143,7 @@ class LineMedia(CallMedia):
 
     @property
     def positions(self) -> tuple[tuple[str, float], ...]:
-        """The utterances that are not over, and how much of each was heard, ms."""
+        """Return the unfinished utterances, and how much of each was heard, ms."""
         with self._lock:
             return tuple(self._playout.positions())
 

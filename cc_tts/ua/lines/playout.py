@@ -1,4 +1,4 @@
-"""How the audio of a line gets to Asterisk. Both kinds are asked once in 20 ms, and return the frame that is heard then.
+"""How the audio of a line reaches Asterisk. Both kinds are called once in 20 ms, and return the frame that is heard then.
 
 :class:`PacedPlayout` sends a frame each time, for AudioSocket, which plays what comes. :class:`CreditPlayout` is for the
 WebSocket channel, which has a queue and plays it by its own clock::
@@ -26,40 +26,40 @@ from cc_tts.media.playout_buffer import FADE_MS, MAX_STEP_BACK_MS, PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutFinished, PlayoutProgress, PlayoutStarted
 
 MARK_FRAMES: Final = 5
-"""A mark follows so many frames; unmeasured."""
+"""The number of frames between two marks; unmeasured."""
 SLACK_FRAMES: Final = 3
-"""This many frames count as heard after a mark that is not confirmed: the way back of the confirmation; unmeasured."""
+"""The most frames that count as heard after an unconfirmed mark, since its confirmation takes time; unmeasured."""
 LOW_FRAMES: Final = 2
-"""This many frames are always in the queue, silence if there is nothing else, so that it does not run dry between two of our
+"""The least number of frames in the queue, silence if there is nothing else, so that it does not run dry between two of our
 ticks; unmeasured.
 """
 
 Shape = Callable[[int, bytes], bytes]
-"""Changes a frame as it is sent: mixes the far side of a bridge in, or the tone of a recording."""
+"""Changes a frame before it is sent: mixes in the far side of a bridge, or the tone of a recording."""
 Emit = Callable[[PlayoutEvent], object]
 
 
 class QueueSink(Protocol):
-    """Takes frames at the rate of the line into a queue that it plays."""
+    """Accepts frames at the rate of the line into a queue that it plays."""
 
     def send(self, pcm: bytes) -> None:
         """Send whole frames to it."""
 
     def mark(self, number: int) -> None:
-        """Have it say when all frames before this are played."""
+        """Ask for a report when all frames so far have been played."""
 
     def flush(self) -> None:
-        """Empty the queue, marks and all."""
+        """Empty the queue, including its marks."""
 
 
 class Playout(Protocol):
-    """The way of the prompts to a line, whichever it is."""
+    """The way of the prompts to a line of either kind."""
 
     def tick(self, now_ns: int) -> bytes:
         """Send what is due, and return the frame that is heard now."""
 
     def wait(self, now_ns: int) -> None:
-        """Carry out cuts in place of :meth:`tick`, while nobody can hear anything."""
+        """Carry out cuts in place of :meth:`tick`, while nobody listens."""
 
     def cut(self, utterance_id: str | None) -> None:
         """Cut an utterance, or all. Runs on: the reader thread."""
@@ -68,14 +68,14 @@ class Playout(Protocol):
         """Stop or go on. Runs on: either thread."""
 
     def set_shape(self, shape: Shape | None) -> None:
-        """Change each frame from now on, with no more of a lead than needed."""
+        """Change each frame from now on, and read no further ahead than necessary."""
 
     def positions(self) -> list[tuple[str, float]]:
-        """The utterances that are not over, and how much of each was heard, ms."""
+        """The unfinished utterances, and how much of each was heard, ms."""
 
 
 class PacedPlayout:
-    """Sends a frame each time it is asked."""
+    """Sends a frame at each call."""
 
     def __init__(self, buffer: PlayoutBuffer, send: Callable[[bytes], None]) -> None:
         self._buffer = buffer
@@ -110,7 +110,7 @@ class PacedPlayout:
 
 @dataclass(slots=True)
 class _Frame:
-    """A frame that was read and is not heard. ``played_ms``: so much of the utterance is heard with it."""
+    """A frame that was read and is not heard yet. ``played_ms``: the position in its utterance after it."""
 
     pcm: bytes
     utterance_id: str = ""
@@ -119,7 +119,7 @@ class _Frame:
 
 
 class CreditPlayout:
-    """Keeps the queue of the far side filled. ``fresh`` is where the buffer's events come in."""
+    """Keeps the queue of the far side filled. The buffer's events arrive in ``fresh``."""
 
     def __init__(
         self,
@@ -140,23 +140,23 @@ class CreditPlayout:
         self._emit = emit
         self._ahead: deque[_Frame] = deque()
         self._num_queued = 0
-        """This many of them are in the far side's queue."""
+        """The number of these that are in the far side's queue."""
         self._num_heard = self._num_confirmed = 0
         self._marks: deque[tuple[int, int]] = deque()
-        """Those that are not confirmed: the number of each, and how many frames are heard with it."""
+        """The unconfirmed marks: the number of each, and how many frames are heard with it."""
         self._last_mark = self._since_mark = 0
         self._past: deque[_Frame] = deque(maxlen=MAX_STEP_BACK_MS // PTIME_MS)
         self._at = ("", 0.0)
-        """The utterance that is heard, and how much of it was."""
+        """The utterance that is being heard, and how much of it was."""
         self._cuts: set[str] = set()
         self._wants_pause = self._is_paused = False
         self._restart: tuple[str, float] | None = None
         self._shape: Shape | None = None
         self.is_full = False
-        """The far side has said that it takes no more (MEDIA_XOFF)."""
+        """Whether the far side accepts no more (MEDIA_XOFF)."""
 
     def tick(self, now_ns: int) -> bytes:
-        """Obey, count a frame as heard, and fill the queue up."""
+        """Carry out commands, count a frame as heard, and fill the queue."""
         self._obey(now_ns)
         frame = self._silence
         if self._num_queued and not self._is_unconfirmed:
@@ -169,7 +169,7 @@ class CreditPlayout:
         self._obey(now_ns)
 
     def confirm(self, number: int, now_ns: int) -> None:
-        """The far side has played all that was sent before this mark."""
+        """The far side has played everything before this mark."""
         while self._marks and self._marks[0][0] <= number:
             _, self._num_confirmed = self._marks.popleft()
             while self._num_heard < self._num_confirmed and self._num_queued:
@@ -186,7 +186,7 @@ class CreditPlayout:
         self._restart = restart
 
     def set_shape(self, shape: Shape | None) -> None:
-        """A frame that is to be changed by what comes now is sent only just before it is due."""
+        """A frame that live audio may change is sent only just before it is due."""
         self._shape = shape
         if shape is not None:
             self._take_back()
@@ -201,7 +201,7 @@ class CreditPlayout:
 
     @property
     def _has_credit(self) -> bool:
-        """Whether what is not confirmed is less than the window: so much may be in the queue at most."""
+        """Whether the unconfirmed audio is less than the window, which is the most that may be in the queue."""
         return not self.is_full and self._num_heard + self._num_queued - self._num_confirmed < self._window
 
     def _heard_ms(self, utterance_id: str) -> float:
@@ -258,7 +258,7 @@ class CreditPlayout:
         self._sink.mark(self._last_mark)
 
     def _read(self, now_ns: int) -> bool:
-        """Read a frame of the buffer; ``False``: there is none that can be read already, and it is not needed yet."""
+        """Read a frame of the buffer; ``False`` if none can be read early and none is needed yet."""
         is_low = self._num_queued < LOW_FRAMES
         if not (is_low or self._buffer.has_frame()):
             return False
@@ -276,7 +276,7 @@ class CreditPlayout:
         return True
 
     def _place(self, before: str, events: list[PlayoutEvent]) -> tuple[str, float]:
-        """Say which utterance a frame is of: the one that goes on after it, else the one that ended in it."""
+        """Return the utterance of a frame: the one that continues after it, else the one that ended in it."""
         after = self._buffer.head
         begun = {event.utterance_id for event in events if isinstance(event, PlayoutStarted)}
         if after is not None and (after[0] == before or after[0] in begun):
@@ -297,7 +297,7 @@ class CreditPlayout:
                 self._step_back(now_ns)
 
     def _take_back(self) -> None:
-        """Empty the queue of the far side; what is not heard is to be sent again, but for the silence of a pause."""
+        """Empty the queue of the far side. Unheard audio will be sent again, except the silence of a pause."""
         if self._num_queued:
             self._sink.flush()
         for _ in range(self._num_queued if self._is_paused else 0):
@@ -307,7 +307,7 @@ class CreditPlayout:
         self._marks.clear()
 
     def _drop(self, cuts: set[str], now_ns: int) -> None:
-        """Leave out what is not heard of these utterances, with a ramp where that breaks off."""
+        """Drop the unheard audio of these utterances, with a ramp at the cut."""
         first = self._ahead[0] if self._ahead and self._num_queued else None
         if any(each.utterance_id in cuts for each in list(self._ahead)[: self._num_queued]):
             self._take_back()
@@ -338,7 +338,7 @@ class CreditPlayout:
         self._emit(msgspec.structs.replace(event, at_ns=now_ns, cause="cut", played_ms=played_ms))
 
     def _step_back(self, now_ns: int) -> None:
-        """Go on after a pause, from the place that was asked for if it was heard a moment ago."""
+        """Continue after a pause, from the requested place if it was heard a moment ago."""
         restart, self._restart = self._restart, None
         if restart is None or restart[0] != self._at[0]:
             return

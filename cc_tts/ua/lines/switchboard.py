@@ -1,4 +1,4 @@
-"""The listeners of lines without SIP have this in common: who may connect, and how many. Runs on: the thread of the loop."""
+"""Shared by the listeners of lines without SIP: who may connect, and how many. Runs on: the thread of the loop."""
 
 import asyncio
 import secrets
@@ -13,16 +13,16 @@ from cc_tts.ua.guard.limits import PeerList, host_of
 from cc_tts.ua.lines.line import Line, Link
 
 SETUP_TIMEOUT_S: Final = 5.0
-"""A connection must say within this time which call it is; unmeasured."""
+"""A connection must name its call within this time; unmeasured."""
 SPARE_CONNECTIONS: Final = 16
-"""This many connections may be without a call; unmeasured."""
+"""The most connections without a call; unmeasured."""
 
 log = logs.get(__name__)
 
 
 class Switchboard:
-    """Takes connections in, and makes lines of them. ``refusal`` is asked for each call of an address: for how long none is
-    taken, ``None`` if it is; ``take`` is that of the agent.
+    """Accepts connections and makes lines of them. ``refusal`` is called for each call of an address and returns
+    Retry-After, or ``None`` to accept; ``take`` is the agent's.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Switchboard:
         self._num_connections = 0
 
     def connected(self, transport: asyncio.BaseTransport) -> str:
-        """Count a connection; returns the address that it came from, empty if it may not stay."""
+        """Count a connection; return its source address, empty if it must be closed."""
         peername = transport.get_extra_info("peername")
         source = host_of(f"{peername[0]}:0") if peername else ""
         if source not in self._peers:
@@ -56,9 +56,9 @@ class Switchboard:
         return source
 
     def disconnected(self, source: str) -> None:
-        """A connection that :meth:`connected` has taken is gone."""
+        """A connection that :meth:`connected` has accepted is gone."""
         self._num_connections -= bool(source)
 
     def new_call_id(self, name: str = "") -> str:
-        """The id of a call; ``name``: 32 hexadecimal digits that Asterisk has chosen."""
+        """Return an id for a call; ``name``: 32 hexadecimal digits that Asterisk has chosen."""
         return self.settings.call_id_prefix + (name or secrets.token_hex(8))

@@ -36,14 +36,16 @@ MAX_MESSAGE_BYTES: Final = 1 << 18
 MAX_PIECE_BYTES: Final = 65_500
 """Asterisk closes a connection that sends it a longer message."""
 MAX_EARLY_BYTES: Final = 32_000
-"""Audio that comes before MEDIA_START is kept, a second of the widest format; unmeasured."""
+"""The audio before MEDIA_START that is kept, a second of the widest format; unmeasured."""
 LAST_MESSAGES_TIMEOUT_S: Final = 1.0
-"""The last messages may take this long; unmeasured."""
+"""The time that the last messages may take; unmeasured."""
 _CREDENTIALS: Final = frozenset({"user", "token"})
-"""These parameters of the address are for us, and nobody is to see them."""
+"""Parameters of the address that are meant for us, and must not be shown."""
 _KEYS: Final = frozenset("0123456789*#ABCD")
 _SILENT: Final = logging.getLogger("cc_tts.ua.lines.protocol")
-"""This logger takes what aiohttp logs of unreadable requests: it quotes header lines, and one is a password."""
+"""The logger for aiohttp's errors about unreadable requests. They quote header lines, which may hold a password, so nothing
+is written.
+"""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
@@ -51,7 +53,7 @@ log = logs.get(__name__)
 
 
 class _Event(msgspec.Struct):
-    """A message of Asterisk, with the fields that are read of any."""
+    """A message of Asterisk, with the fields that we read of any."""
 
     event: str
     channel_id: str = ""
@@ -65,7 +67,7 @@ _DECODER: Final = msgspec.json.Decoder(_Event)
 
 
 class _Malformed(Exception):
-    """Asterisk, or somebody in its place, sent what cannot be."""
+    """Asterisk, or another peer, has sent an invalid message."""
 
 
 class WebSocketLink:
@@ -89,7 +91,7 @@ class WebSocketLink:
         self.queue: QueueSink | None = self
 
     async def run(self) -> None:
-        """Carry the line until either side ends it."""
+        """Run the line until either side ends it."""
         sending = asyncio.create_task(self._send_all())
         ended_by: EndedBy = "remote"
         try:
@@ -117,7 +119,7 @@ class WebSocketLink:
             self._line.lost(ended_by)
 
     async def _send_all(self) -> None:
-        """Send what is put into the outbox; ``None`` ends that, and the connection."""
+        """Send the items of the outbox; ``None`` ends this and the connection."""
         with contextlib.suppress(ConnectionError, RuntimeError):  # it is gone, which run() sees
             while (item := await self._outbox.get()) is not None:
                 await (self._socket.send_str(item) if isinstance(item, str) else self._socket.send_bytes(item))
@@ -213,7 +215,7 @@ class WebSocketLink:
 
 
 class WebSocketListener:
-    """Where Asterisk connects to."""
+    """The address that Asterisk connects to."""
 
     def __init__(self, board: Switchboard) -> None:
         self._board = board
@@ -260,7 +262,7 @@ class WebSocketListener:
         return None
 
     def _is_known(self, request: web.BaseRequest) -> bool:
-        """Whether the request has the password: as a user, as a bearer, or in the query as ``token``."""
+        """Whether the request has the password: as a user's, as a bearer token, or as ``token`` in the query."""
         wanted = self._config.password
         if not wanted:
             return True
@@ -275,12 +277,12 @@ class WebSocketListener:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a parameter of the address is not for the application: a variable, or what nobody is to see."""
+    """Whether a parameter of the address is not for the application: a variable, or a secret."""
     return name in _CREDENTIALS or bool(variables_of({name: "a value"}))
 
 
 def _basic(credentials: str) -> tuple[str, str]:
-    """User and password of RFC 7617; empty if they cannot be read."""
+    """Return the user and the password of RFC 7617; empty if they cannot be read."""
     try:
         user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError, ValueError):
@@ -289,7 +291,7 @@ def _basic(credentials: str) -> tuple[str, str]:
 
 
 class _Connection(web.RequestHandler):
-    """A connection of a known address, which must ask for something soon."""
+    """A connection from an allowed address, which must send a request soon."""
 
     __slots__ = ("_board", "_timer", "source")
 

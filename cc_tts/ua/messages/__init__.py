@@ -1,4 +1,4 @@
-"""These messages cross the boundary between the server process and the UA process.
+"""The messages between the server process and the UA process.
 
 ``call_id`` is the server's name of a call: the UA process makes it up for an incoming call, the server for an outgoing one.
 """

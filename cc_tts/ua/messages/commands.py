@@ -1,4 +1,4 @@
-"""The server sends these to the UA process."""
+"""The messages from the server to the UA process."""
 
 from typing import Literal
 
@@ -30,7 +30,8 @@ class SetAccepting(Command, frozen=True):
 
 
 class ApplySettings(Command, frozen=True):
-    """Take over those of the settings that ``config.RELOADABLE`` names. Answered with :class:`SettingsApplied`.
+    """Apply the settings that ``config.RELOADABLE`` names. The answer is :class:`SettingsApplied`. ``renew_tls``: files of
+    ``tls`` have changed, so the listener must read them again.
 
     ``renew_tls``: files of ``tls`` have changed, so that the listener reads them again.
     """
@@ -40,25 +41,25 @@ class ApplySettings(Command, frozen=True):
 
 
 class SendTrace(CallCommand, frozen=True):
-    """Send the messages of a call, which may be over, as :class:`CallTrace` with this serial."""
+    """Send the messages of a live or ended call, as :class:`CallTrace` with this serial."""
 
     sip_call_id: str
     serial: int
 
 
 class KeepRecord(CallCommand, frozen=True):
-    """Keep this for the server that adopts the call: what the UA process does not know of it, and need not read."""
+    """Keep this record for the server that adopts the call. The UA process does not read it."""
 
     record: bytes
 
 
 class EndNoted(CallCommand, frozen=True):
-    """The end of the call is accounted for: no other server has to be told of it."""
+    """The end of the call is accounted for: no other server needs to be told."""
 
 
 class Ring(CallCommand, frozen=True):
-    """Send 180, or 183 with SDP so that media can flow before the answer: then prompts are heard at once, after a silence of
-    ``lead_in_ms``.
+    """Send 180, or 183 with SDP so that media can flow before the answer; prompts are then heard at once, after
+    ``lead_in_ms`` of silence.
     """
 
     early_media: bool = False
@@ -72,9 +73,8 @@ class Answer(CallCommand, frozen=True):
 
 
 class Hangup(CallCommand, frozen=True):
-    """End the call: BYE with ``cause``, CANCEL, or a final refusal with ``sip_code`` if it is not answered. ``tail_ms``: let
-    silence be sent this long before. ``digits``: what the caller pressed, for the BYE; ``transfer_result``: how its transfer
-    went.
+    """End the call: BYE with ``cause``, CANCEL, or a final refusal with ``sip_code`` if it is not answered. ``tail_ms``:
+    silence that is sent first. ``digits``: the caller's keys, for the BYE; ``transfer_result``: the outcome of a transfer.
     """
 
     sip_code: int = 0
@@ -87,7 +87,7 @@ class Hangup(CallCommand, frozen=True):
 
 
 class SetHold(CallCommand, frozen=True):
-    """Re-INVITE to hold (sendonly) or to take back."""
+    """Send a re-INVITE to hold (sendonly) or to resume."""
 
     hold: bool
 
@@ -108,13 +108,13 @@ class Transfer(CallCommand, frozen=True):
 
 
 class AllowRefers(CallCommand, frozen=True):
-    """Take REFERs of the far side to ``targets``, which are patterns; without this each is declined."""
+    """Accept REFERs of the far side to ``targets``, which are patterns; without this each is declined."""
 
     targets: tuple[str, ...]
 
 
 class TellReferrer(CallCommand, frozen=True):
-    """Tell the far side how its REFER goes, by NOTIFY; 100: its call is being placed. A final status ends it."""
+    """Report the progress of the far side's REFER by NOTIFY; 100: its call is being placed. A final status ends it."""
 
     refer_id: str
     sip_code: int
@@ -124,7 +124,7 @@ OnHangup = Literal["end", "keep"]
 
 
 class Bridge(CallCommand, frozen=True):
-    """Have the far sides of two calls hear each other and get each other's keys. ``on_hangup``: what becomes of the other
+    """Let the far sides of two calls hear each other and get each other's keys. ``on_hangup``: what happens to the other
     call when one of them ends.
     """
 
@@ -138,7 +138,7 @@ class Unbridge(CallCommand, frozen=True):
 
 
 class WithholdKeys(CallCommand, frozen=True):
-    """Whether the keys of this call are kept from the one that it is bridged to."""
+    """Whether the keys of this call are withheld from the other call of its bridge."""
 
     withheld: bool
 
@@ -151,15 +151,15 @@ class Originate(CallCommand, frozen=True):
     headers: dict[str, str]
     display_name: str = ""
     trunk: str = ""
-    """The account of this trunk places it; empty: that of ``[registration]``."""
+    """The trunk whose account places it; empty for that of ``[registration]``."""
 
 
 # --- media ---------------------------------------------------------------------------------------------
 
 
 class BeginUtterance(CallCommand, frozen=True):
-    """Queue an utterance behind those present. It starts at its threshold or when it is finished, and not before the call
-    can be heard: the ACK, or early media that we offer, opens the leg's buffer.
+    """Queue an utterance. It starts at its threshold or when it is finished, and not before the call can be heard: the ACK,
+    or early media that we offer, opens the leg's buffer.
     """
 
     utterance_id: str
@@ -173,26 +173,26 @@ class Audio(CallCommand, frozen=True):
 
 
 class ExpectUnderrun(CallCommand, frozen=True):
-    """No audio of an utterance follows until more of its text comes: that its buffer runs dry is no underrun."""
+    """No audio follows until more of the text comes: if the buffer runs dry, that is no underrun."""
 
     utterance_id: str
 
 
 class FinishUtterance(CallCommand, frozen=True):
-    """No more audio will come for it."""
+    """No more audio will come for the utterance."""
 
     utterance_id: str
 
 
 class CutUtterance(CallCommand, frozen=True):
-    """Silence within one frame. ``utterance_id`` ``None``: everything on the leg."""
+    """Silence an utterance within one frame. ``utterance_id`` ``None``: everything on the leg."""
 
     utterance_id: str | None = None
 
 
 class SetPaused(CallCommand, frozen=True):
-    """Stop the prompt's clock while the client or the caller's speech wants it. ``from_ms``: where the audio of the prompt
-    ``utterance_id`` goes on, if that was played a moment ago.
+    """Stop the prompt's clock, for a client or for the caller's speech. ``from_ms``: the place in the audio of the prompt
+    ``utterance_id`` at which it resumes, if that was played a moment ago.
     """
 
     paused: bool
@@ -206,7 +206,7 @@ AudioDirection = Literal["in", "out"]
 
 
 class SetListening(CallCommand, frozen=True):
-    """Send :class:`CallAudio` of these directions from now on, and of no other."""
+    """Send :class:`CallAudio` of these directions from now on, and of no others."""
 
     directions: tuple[AudioDirection, ...]
 
@@ -216,15 +216,15 @@ class MeasureLevels(CallCommand, frozen=True):
 
 
 class StartRecording(CallCommand, frozen=True):
-    """Record the call from now on, or from its first frame on; ``is_paused``: silence, until it goes on."""
+    """Record the call from now on, or from its first frame on; ``is_paused``: record silence until it is resumed."""
 
     plan: RecordingPlan
     is_paused: bool = False
 
 
 class SetRecordingPaused(CallCommand, frozen=True):
-    """Record nothing, or go on after ``delay_ms``. ``skips``: the pause is left out of the file, else silence is in its
-    place.
+    """Pause the recording, or resume it after ``delay_ms``. ``skips``: the pause is left out of the file, else it is
+    silence.
     """
 
     paused: bool

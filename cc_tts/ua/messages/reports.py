@@ -1,4 +1,4 @@
-"""The UA process sends these to the server. Instants are CLOCK_MONOTONIC, ns."""
+"""The messages from the UA process to the server. Instants are CLOCK_MONOTONIC, ns."""
 
 from typing import Final, Literal
 
@@ -26,12 +26,12 @@ class CallReport(Report, frozen=True):
 
 
 LINES_WITHOUT_SIP: Final = ("asterisk_ws", "audiosocket")
-"""The transports of calls that Asterisk brings without SIP."""
+"""The transports of calls from Asterisk without SIP."""
 
 
 class IncomingCall(CallReport, frozen=True):
-    """An INVITE outside a dialog, or a call by a line without SIP. ``source`` is the address it came from, without port;
-    ``identity`` is what it asserts of the caller, to be believed only of trusted peers.
+    """An INVITE outside a dialog, or a call without SIP. ``source`` is its source address without port; ``identity`` are its
+    assertions about the caller, to be believed only of trusted peers.
     """
 
     sip_call_id: str
@@ -43,9 +43,9 @@ class IncomingCall(CallReport, frozen=True):
     transport: str = ""
     identity: dict[str, str] = msgspec.field(default_factory=dict)
     trunk: str = ""
-    """The account that it is for is this trunk's."""
+    """The trunk whose account the call is for."""
     is_trusted: bool = False
-    """It came by a line without SIP, whose far side has shown who it is."""
+    """Whether it came by a line without SIP, whose far side has authenticated itself."""
 
 
 class CallPlaced(CallReport, frozen=True):
@@ -62,22 +62,23 @@ class CallRinging(CallReport, frozen=True):
 
 
 class CallEstablished(CallReport, frozen=True):
-    """ACK received (inbound) or sent (outbound)."""
+    """The ACK was received (inbound) or sent (outbound)."""
 
     sip_call_id: str
     at_ns: int
     transport: str = ""
     tags: tuple[str, str] = ("", "")
-    """Ours and the far side's (RFC 3261 §12)."""
+    """Our tag and the far side's (RFC 3261 §12)."""
 
 
 DtmfMethod = Literal["rfc4733", "sip_info"]
 KeyMethod = DtmfMethod | Literal["line"]
-"""``line``: the line itself says which key it was."""
+"""``line``: a line without SIP, which reports keys itself."""
 
 
 class MediaActive(CallReport, frozen=True):
-    """The leg has a codec and the playout buffer is connected. Sent again when one of these changes.
+    """The leg has a codec and its playout buffer is connected. Sent again when one of these changes. ``dtmf``: how keys can
+    be sent, ``None`` if the far side takes neither telephone events nor INFO.
 
     ``dtmf``: how keys can be sent, ``None`` if the far side takes neither telephone events nor INFO.
     """
@@ -92,7 +93,7 @@ HeldBy = Literal["local", "remote", "none"]
 
 
 class HoldChanged(CallReport, frozen=True):
-    """The media direction changed: who holds."""
+    """The media direction has changed; ``by`` is the side that holds."""
 
     by: HeldBy
 
@@ -104,8 +105,8 @@ class DtmfBegan(CallReport, frozen=True):
 
 
 class DtmfReceived(CallReport, frozen=True):
-    """One digit (RFC 4733 event, SIP INFO or a line without SIP), when its length is known. ``at_ns``: when the key
-    went down.
+    """One digit (RFC 4733 event, SIP INFO or a line without SIP), once its length is known. ``at_ns``: when the key went
+    down. ``duration_ms`` 0: the sender gave none.
 
     ``duration_ms`` 0: the sender gave none.
     """
@@ -117,21 +118,21 @@ class DtmfReceived(CallReport, frozen=True):
 
 
 class QualityReport(CallReport, frozen=True):
-    """Sent every second for each leg. ``levels`` are there for some seconds after :class:`MeasureLevels`."""
+    """Sent every second for each leg. ``levels`` are set for some seconds after :class:`MeasureLevels`."""
 
     quality: Quality
     levels: Levels | None = None
 
 
 EndedBy = Literal["local", "bridge", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable", "full"]
-"""``bridge``: by us, since the call that it was bridged to is over. ``not_acceptable``: there was no media to agree on, by
-us. ``unreachable``: the INVITE could not be sent. ``full``: it was not, as this process takes no more calls.
+"""``bridge``: by us, since the other call of its bridge is over. ``not_acceptable``: by us, since there is no common media.
+``unreachable``: the INVITE could not be sent. ``full``: it was not sent, as this process takes no more calls.
 """
 
 
 class CallEnded(CallReport, frozen=True):
-    """The last report of a call. ``contacts`` are those of a redirection that was not followed; ``remote_reasons`` what the
-    far side's BYE, CANCEL or refusal gave for a reason. ``at_ns`` 0: now.
+    """The last report of a call. ``contacts``: those of a redirection that was not followed; ``remote_reasons``: the reasons
+    in the far side's BYE, CANCEL or refusal. ``at_ns`` 0: now.
     """
 
     sip_code: int
@@ -146,8 +147,8 @@ ToldBy = Literal["answer", "notify"]
 
 
 class TransferProgress(CallReport, frozen=True):
-    """The REFER was answered, or a NOTIFY came of it, whose body names this status; 0: it names none. ``is_last``: nothing
-    follows by this way.
+    """The REFER was answered, or a NOTIFY about it has this status; 0 if its body names none. ``is_last``: no more will
+    follow.
     """
 
     by: ToldBy
@@ -156,8 +157,8 @@ class TransferProgress(CallReport, frozen=True):
 
 
 class ReferRequested(CallReport, frozen=True):
-    """A REFER came that names an allowed target, and was accepted; :class:`TellReferrer` follows. ``headers`` are for the
-    new call.
+    """A REFER to an allowed target has arrived and was accepted; :class:`TellReferrer` follows. ``headers`` are for the new
+    call.
     """
 
     refer_id: str
@@ -167,7 +168,7 @@ class ReferRequested(CallReport, frozen=True):
 
 
 class Bridged(CallReport, frozen=True):
-    """The call and another one hear each other. Each of the two is reported."""
+    """The two calls hear each other. Sent for each of them."""
 
     bridge_id: str
 
@@ -176,14 +177,14 @@ UnbridgedBecause = Literal["requested", "call_ended", "failed"]
 
 
 class Unbridged(CallReport, frozen=True):
-    """They do no more, or never did. Each of the two is reported."""
+    """The bridge has ended, or was never made. Sent for each of the two calls."""
 
     bridge_id: str
     because: UnbridgedBecause
 
 
 class CommandFailed(CallReport, frozen=True):
-    """PJSIP refused a command on a call; the call goes on."""
+    """PJSIP refused a command on a call; the call continues."""
 
     command: str
     detail: str
@@ -209,13 +210,13 @@ class CallSnapshot(CallReport, frozen=True):
     invite: IncomingCall | None
     utterances: tuple[tuple[str, float], ...]
     transfer: tuple[TransferProgress, ...] = ()
-    """These were told of the last REFER."""
+    """The reports about the last REFER."""
     tags: tuple[str, str] = ("", "")
     bridge_id: str = ""
 
 
 class SnapshotComplete(Report, frozen=True):
-    """A :class:`CallSnapshot` was sent for each call."""
+    """A :class:`CallSnapshot` of every call has been sent."""
 
 
 class ActivePjsuaCalls(Report, frozen=True):
@@ -227,7 +228,7 @@ class ActivePjsuaCalls(Report, frozen=True):
 
 
 class MediaLateness(Report, frozen=True):
-    """How late frames have been asked for in the last seconds (99th percentile), and whether new calls get 503 for that.
+    """How late frames were requested in the last seconds (99th percentile), and whether new calls get 503 because of that.
     Sent when it changes, once a second at most.
     """
 
@@ -236,7 +237,7 @@ class MediaLateness(Report, frozen=True):
 
 
 class InviteRefused(Report, frozen=True):
-    """An INVITE got 503 from the request filter, before it became a call."""
+    """The request filter refused an INVITE with 503, before it became a call."""
 
 
 RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "too_long", "unsolicited_challenge"]
@@ -246,7 +247,7 @@ passwords, unreadable credentials, a message that exceeds PJSIP's buffer, a 401 
 
 
 class RequestsRefused(Report, frozen=True):
-    """How many requests were refused for each cause since the last of these, once a second at most."""
+    """The number of requests refused for each cause since the last report, once a second at most."""
 
     counts: dict[RefusedCause, int]
 
@@ -258,28 +259,30 @@ class AcceptingSet(Report, frozen=True):
 
 
 class SettingsApplied(Report, frozen=True):
-    """Settings were taken over, but for those in ``refused``: the key, and why."""
+    """The settings were applied, except those in ``refused``: the key, and why."""
 
     refused: dict[str, str]
 
 
 class AssertionsFailed(Report, frozen=True):
-    """How many assertions of PJSIP failed since the last of these, once a second at most. The first ends the PyPI wheel."""
+    """The number of PJSIP's assertions that failed since the last report, once a second at most. The first one ends the PyPI
+    wheel.
+    """
 
     count: int
 
 
 class RegistrationChanged(Report, frozen=True):
-    """The registrar has answered, or has not."""
+    """The registrar has answered, or has failed to answer."""
 
     registered: bool
     sip_code: int
     trunk: str = ""
-    """Which trunk's registrar; empty: that of ``[registration]``."""
+    """The trunk of the registrar; empty for that of ``[registration]``."""
 
 
 class TracedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A SIP message as it came or went, and when, ns since the Unix epoch. Addresses are host and port."""
+    """A SIP message that was received or sent, and when, ns since the Unix epoch. Addresses are host and port."""
 
     at_ns: int
     is_sent: bool
@@ -290,7 +293,7 @@ class TracedMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallTrace(CallReport, frozen=True):
-    """The SIP messages that are kept of a call, without their secrets; ``is_on``: whether any are kept at all."""
+    """The SIP messages of a call that are kept, without their secrets; ``is_on``: whether any are kept at all."""
 
     serial: int
     messages: tuple[TracedMessage, ...]
@@ -298,7 +301,7 @@ class CallTrace(CallReport, frozen=True):
 
 
 class HepCounts(Report, frozen=True):
-    """How many packets went to the capture server and were dropped since the last of these."""
+    """The packets that went to the capture server and those that were dropped, since the last report."""
 
     sent: int
     dropped: int
@@ -308,8 +311,8 @@ PublishResult = Literal["accepted", "refused", "unanswered", "dropped"]
 
 
 class ReportsPublished(Report, frozen=True):
-    """How many reports of calls went to the collector of ``quality.collector`` since the last of these, and how that went;
-    ``dropped``: too many waited.
+    """The reports of calls sent to ``quality.collector`` since the last of these, by result; ``dropped``: too
+    many waited.
     """
 
     counts: dict[PublishResult, int]
@@ -326,6 +329,7 @@ class PlayoutReport(CallReport, frozen=True):
 
 class CallAudio(CallReport, frozen=True):
     """Frames of 20 ms at the leg's clock rate (the payload), in order. ``at_ns``: when the media clock handled the first.
+    ``num_dropped``: frames lost before the first one, since the server was too slow.
 
     ``num_dropped``: frames lost before the first one, since the server did not take them in time.
     """
@@ -336,18 +340,18 @@ class CallAudio(CallReport, frozen=True):
 
 
 class RecordingStarted(Report, frozen=True):
-    """The file of a recording is there."""
+    """The file of a recording has been created."""
 
     recording_id: str
 
 
 class RecordingOver(Report, frozen=True):
-    """A recording is complete, or could not be made. Not sent where the process that wrote it died."""
+    """A recording is complete, or could not be made. Not sent if the process that wrote it died."""
 
     info: RecordingInfo
 
 
 class RecorderLost(Report, frozen=True):
-    """The recorder process died; what is on the disk of its recordings is to be completed."""
+    """The recorder process died; its recordings on the disk must be completed."""
 
     recording_ids: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The UA process needs these settings at its start: it gets them as JSON on its standard input."""
+"""The settings of the UA process, which it gets as JSON on its standard input."""
 
 import dataclasses
 import hashlib
@@ -17,12 +17,12 @@ ACCOUNT_KEYS: Final = (
     "registrar", "domain", "proxy", "transport", "username", "password", "realm", "expires_s", "retry_s", "stop_on",
     "codecs",
 )  # fmt: skip
-"""The keys of a trunk that a running UA process cannot change; the others are the server's."""
+"""The keys of a trunk that a running UA process cannot change. The server uses the others."""
 
 
 class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The UA process needs this at its start: sections of the configuration, with the values that depend on the machine
-    filled in (``sip.nameservers``, ``tls.ca_file``).
+    """The settings of the UA process: sections of the configuration, with values that depend on the machine filled in
+    (``sip.nameservers``, ``tls.ca_file``).
     """
 
     sip: SipConfig
@@ -33,28 +33,28 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogConfig
     quality: QualityConfig = QualityConfig()
     tls: TlsConfig | None = None
-    """``None``: SIP is not spoken over TLS, and the password of the key is not handed on."""
+    """``None``: there is no SIP over TLS, and the password of the key is not passed on."""
     playout_max_buffered_ms: int
     dispatcher_port: int = 0
-    """``sip.port`` of the configuration where a dispatcher listens on it, 0 without one. ``sip.port`` is our own."""
+    """The configured ``sip.port`` if a dispatcher listens on it, else 0. Our own port is in ``sip.port``."""
     registers: bool = True
-    """Whether this is the process that registers, if any does."""
+    """Whether this process registers, if any does."""
     call_id_prefix: str = "call_"
-    """The ids of incoming calls begin with this."""
+    """The beginning of the ids of incoming calls."""
     takes_refer: bool = False
-    """Whether a route takes REFERs of its callers, so that Allow names the method."""
+    """Whether a route accepts REFERs of its callers, so that Allow names the method."""
     orphan_grace_ms: int = 0
-    """Calls are kept this long when the server is gone."""
+    """The time for which calls are kept when the server is gone."""
     adoption_socket: str = ""
-    """The process waits here for the next server then."""
+    """The socket at which the process then waits for the next server."""
     asterisk: AsteriskConfig | None = None
-    """The process of the lines without SIP needs this, and has none of SIP's passwords."""
+    """The settings for the process of lines without SIP, which gets none of SIP's passwords."""
     playout_window_ms: int = 1000
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what a running process cannot change, as far as it differs from the defaults: those of keys that only
-        one of two versions of cc-tts knows make no difference.
+        """Return a digest of the settings that a running process cannot change, as far as they differ from the defaults.
+        Keys that only one of two versions of cc-tts knows then make no difference.
         """
         fixed = {
             f"{name}.{key.name}": getattr(section, key.name)
@@ -114,7 +114,8 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def account_uri(self) -> str:
-        """The default From of calls that we place: the registered user, or :attr:`local_uri`.
+        """Return the default From of calls that we place: the registered user, or :attr:`local_uri`. A ``sips:`` registrar
+        makes a ``sips:`` address of record (RFC 3261 §26.2.2), with TLS on every hop of its calls.
 
         A ``sips:`` registrar makes a ``sips:`` address of record (RFC 3261 §26.2.2): TLS on every hop of its calls.
         """

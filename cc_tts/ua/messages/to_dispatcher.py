@@ -1,16 +1,16 @@
-"""The server sends these to the dispatcher."""
+"""The messages from the server to the dispatcher."""
 
 from cc_tts.processes.channel import Message
 
 
 class SetFreeCalls(Message, frozen=True):
-    """Server → dispatcher: how many more calls each UA process takes; ``dispatcher.DOWN`` if it is not ready."""
+    """The number of calls that each UA process still takes; ``dispatcher.DOWN`` if it is not ready."""
 
     free_calls: tuple[int, ...]
 
 
 class AssignCalls(Message, frozen=True):
-    """Server → dispatcher, when that is ready: the Call-IDs of the calls that came in to a UA process before."""
+    """The Call-IDs of calls that are older than the dispatcher. Sent when the dispatcher is ready."""
 
     process: int
     sip_call_ids: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""The thread, the log, the configuration and the objects of PJSIP, as far as no single call has to do with them."""
+"""PJSIP's thread, log, configuration and objects that are not part of a single call."""

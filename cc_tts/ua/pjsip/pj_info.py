@@ -1,4 +1,4 @@
-"""Functions that read pjsua2's objects for a leg. Runs on: the SIP thread."""
+"""Reads pjsua2's objects for a leg. Runs on: the SIP thread."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _ENCRYPTED: Final = re.compile(r"^\s+SRTP status: Active", re.MULTILINE)
 
 
 def audio_media(info: Any) -> Any | None:
-    """Return the call's live audio among its m-lines, ``None`` if it has none; a rejected m-line may stand before it."""
+    """Return the live audio among a call's m-lines, ``None`` if it has none; a rejected m-line may come before it."""
     for media in info.media:
         if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status != pj.PJSUA_CALL_MEDIA_NONE:
             return media
@@ -25,7 +25,7 @@ def audio_media(info: Any) -> Any | None:
 
 
 def call_options() -> Any:
-    """Return pjsua2's usual options of a call, for audio alone: pjproject 2.17 would offer real-time text besides."""
+    """Return pjsua2's usual options for a call with audio only: pjproject 2.17 would offer real-time text as well."""
     param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
     if hasattr(param.opt, "textCount"):
         param.opt.textCount = 0
@@ -40,28 +40,24 @@ def add_headers(param: Any, headers: Mapping[str, str]) -> None:
 
 
 def is_encrypted(call: Any) -> bool:
-    """Whether the call's media is SRTP now. Its m-line does not show it: RTP/AVP with keys is encrypted as well. Only
-    PJSIP's dump of a call has it, on a line of its own: the first line has what the far side calls itself.
+    """Whether the call's media is SRTP now. The m-line does not show it, since RTP/AVP with keys is encrypted as well. Only
+    PJSIP's dump of a call has it, on a line of its own; the first line has the far side's display name.
     """
     return _ENCRYPTED.search(call.dump(True, "")) is not None  # noqa: FBT003 - SWIG takes no keywords
 
 
 def answered_over(state: Any) -> str:
-    """Return the transport of an outgoing call, from the response that the event is about; empty if it is about anything
-    else.
-    """
+    """Return the transport of an outgoing call from the event's response; empty if the event is about something else."""
     return sip_message.via_transport(received(state))
 
 
 def fault_of_answer(state: Any) -> str:
-    """Return :func:`cc_tts.ua.guard.srtp_sdp.fault_of` of the answer to our offer that came in a response or an ACK, if one
-    did.
-    """
+    """Return :func:`cc_tts.ua.guard.srtp_sdp.fault_of` of the answer in a response or an ACK, if there is one."""
     return srtp_sdp.fault_of(sip_message.body_of(received(state)))
 
 
 def response_options(code: int, server: str) -> Any:
-    """Return what a response with this status is sent with; ``server`` is the header of that name."""
+    """Return the options of a response with this status; ``server`` is the header of that name."""
     param = call_options()
     param.statusCode = code
     add_headers(param, {"Server": server} if server else {})
@@ -69,7 +65,7 @@ def response_options(code: int, server: str) -> Any:
 
 
 def change_of_own(state: Any, *methods: str) -> Any | None:
-    """Return the ``TsxStateEvent`` of a request of ours that this event is about; ``None`` if it is about anything else."""
+    """Return the ``TsxStateEvent`` of our own request in this event; ``None`` if it is about something else."""
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
         return None
     change = state.e.body.tsxState
@@ -77,7 +73,7 @@ def change_of_own(state: Any, *methods: str) -> Any | None:
 
 
 def received(state: Any) -> str:
-    """Return the message that came in; empty if none did."""
+    """Return the received message of the event; empty if there is none."""
     event = state.e
     if event.type == pj.PJSIP_EVENT_RX_MSG:
         return sip_message.readable(event.body.rxMsg.rdata.wholeMsg)
@@ -93,7 +89,7 @@ def status_of(error: Any) -> int:
 
 
 def incoming_call(leg: Any, message: str, source: str, *, trunk: str) -> messages.IncomingCall:
-    """Return the report of an INVITE, which is ``message`` and came from ``source``."""
+    """Return the report of an INVITE. ``message`` is its text, ``source`` its source address."""
     info = leg.getInfo()
     return messages.IncomingCall(
         call_id=leg.call_id,

@@ -1,4 +1,4 @@
-"""PJSIP's own log as lines of ours, and the assertions that fail in it. Runs on: any thread of PJSIP.
+"""PJSIP's own log as our log lines, and the failed assertions in it. Runs on: any thread of PJSIP.
 
 PJSIP writes whole messages into its log: those that it cannot parse, at some levels. Of an entry of several lines only what
 stands before the message is kept, whatever PJSIP calls it.
@@ -14,7 +14,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 
 MAX_ASSERTIONS: Final = 1000
-"""This many failed assertions are counted between two calls of :meth:`PjsipLog.take_assertions`; unmeasured."""
+"""The most failed assertions that are counted between two calls of :meth:`PjsipLog.take_assertions`; unmeasured."""
 BAD_PACKETS_INTERVAL_NS: Final = 1_000_000_000
 """Messages that PJSIP cannot parse are reported once in this time at most; unmeasured."""
 
@@ -23,19 +23,21 @@ log = logs.get(__name__)
 _ERROR: Final = 1
 _WARNING: Final = 2
 _PREFIX: Final = re.compile(r"[\d:.]+ +\S+ +[!.]*")
-"""Each entry begins so: time, file or object, depth of the call."""
+"""The beginning of each entry: time, file or object, depth of the call."""
 _OTHERS_FAULT: Final = re.compile(
     r"Error processing packet|Dropp(?:ed|ing)(?: \d+ bytes)? packet|Error parsing|Can't parse input string"
     r"|Unknown Content|Error in provided SDP"
 )
-"""PJSIP says this of messages that it cannot parse or use; whoever sends them decides how often."""
+"""PJSIP's words for messages that it cannot parse or use. Their senders determine how often they appear."""
 _DUMP: Final = re.compile(r"\bpacket:")
-"""This stands before a message that is one line."""
+"""The words before a message that is on one line."""
 _ERROR_PROCESSING: Final = "Error processing packet"
 _REASON_ENDS: Final = "]:"
-"""This stands behind the reason in a line that begins so; what follows is the message."""
+"""The words after the reason in such a line; the message follows."""
 _FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.+)")
-"""PJLIB says this if it is built with NDEBUG: time, file, expression. Further on in a line others' words may stand."""
+"""The form of a failed assertion if PJLIB is built with NDEBUG: time, file, expression. Later in a line there may be words
+of others.
+"""
 _NEVER_LOGGED: Final = (
     (re.compile(r"\bkey=.*"), "key=…"),  # PJMEDIA writes the keys of SRTP at level 5
     (re.compile(r"\bDTMF\b.*"), "DTMF …"),
@@ -53,7 +55,7 @@ _NEVER_LOGGED: Final = (
 
 
 class PjsipLog(pj.LogWriter):  # type: ignore[misc]
-    """PJSIP's own log as lines of ours."""
+    """PJSIP's own log as our log lines."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
         return Counter(self._assertions.popleft() for _ in range(len(self._assertions)))
 
     def write(self, entry: Any) -> None:
-        """Called by PJSIP. The ports it passes over while it looks for a free one are nothing to report."""
+        """Called by PJSIP. The busy ports that it passes over while it looks for a free one are not reported."""
         if "socket bind() at" in entry.msg:
             return
         text, level = entry.msg, entry.level
@@ -86,8 +88,8 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
 
 
 def without_message(text: str) -> str:
-    """Return what PJSIP says itself in an entry: of several lines what stands before the first colon of its own, or the
-    reason why a message could not be parsed; nothing that may hold words, keys that callers pressed, or passwords.
+    """Return PJSIP's own words in an entry: the text before its first colon if it has several lines, or why a message could
+    not be parsed. The rest may hold prompt text, keys or passwords.
     """
     first, *more = text.strip().splitlines() or [""]
     if more or _DUMP.search(first):

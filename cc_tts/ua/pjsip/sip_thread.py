@@ -13,7 +13,7 @@ log = logs.get(__name__)
 
 
 class SipThread:
-    """Remembers which thread polls the library."""
+    """Remembers the thread that polls the library."""
 
     _ident: int | None = None
 
@@ -23,7 +23,7 @@ class SipThread:
 
     @classmethod
     def check(cls) -> None:
-        """Raise ``RuntimeError`` on another thread; called first by what other modules use pjsua2 through."""
+        """Raise ``RuntimeError`` on another thread. Functions through which other modules use pjsua2 call this first."""
         if threading.get_ident() != cls._ident:
             raise RuntimeError(f"pjsua2 used on thread {threading.current_thread().name}")
 

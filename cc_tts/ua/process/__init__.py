@@ -1,1 +1,1 @@
-"""The processes of the user agent, without what they carry."""
+"""The loop, the agent and the media of calls, which the UA process and the process of lines have in common."""

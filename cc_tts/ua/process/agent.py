@@ -1,4 +1,4 @@
-"""The calls of both kinds of process have this in common: the server commands them, hears them, and may be gone for a while.
+"""The part of an agent that legs and lines share: commands and reports, and a server that may be gone for a while.
 
 Runs on: the thread of the loop, except :meth:`Agent.media`.
 """
@@ -32,7 +32,7 @@ class ServedCall(Protocol):
     def media(self) -> CallMedia: ...
 
     def snapshot(self) -> messages.CallSnapshot:
-        """Return the call as it is."""
+        """Return the call's present state."""
 
 
 C = TypeVar("C", bound=ServedCall)
@@ -57,11 +57,11 @@ class Agent(ABC, Generic[C]):
     @property
     @abstractmethod
     def num_calls(self) -> int:
-        """Calls that have not ended."""
+        """The number of calls that have not ended."""
 
     @abstractmethod
     def start(self) -> dict[str, str]:
-        """Open what calls come in by; returns what it runs on, for people, and how many calls it takes."""
+        """Open the listeners; return a description of what it runs on, for people, and how many calls it takes."""
 
     @abstractmethod
     def poll(self) -> None:
@@ -73,7 +73,7 @@ class Agent(ABC, Generic[C]):
 
     @abstractmethod
     def _obey(self, call: C, message: messages.CallCommand) -> None:
-        """Do what the server asks of a call that is not over."""
+        """Carry out a command on a call that is not over."""
 
     def command(self, message: Message) -> None:
         match message:
@@ -124,8 +124,8 @@ class Agent(ABC, Generic[C]):
         return True
 
     def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
-        """Give ``put`` the frames of the calls that somebody listens to, in one message those that came since the last time.
-        As long as this is not called, which is for a server that does not read, what exceeds two seconds is dropped.
+        """Pass the frames of calls with listeners to ``put``, in one message for each call since the last time. While this
+        is not called, because the server does not read, frames beyond two seconds are dropped.
         """
         for call_id in self._heard:
             if (call := self._calls.get(call_id)) is not None:
@@ -133,7 +133,7 @@ class Agent(ABC, Generic[C]):
                     put(message, pcm)
 
     def set_server_silent(self, *, silent: bool) -> None:
-        """While the server is silent new calls are refused, and those that it has not reacted to end with 503."""
+        """While the server is silent, refuse new calls, and end those without an answer with 503."""
         if silent == self._server_silent:
             return
         self._server_silent = silent
@@ -142,7 +142,7 @@ class Agent(ABC, Generic[C]):
             self._command_call(messages.Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
 
     def detach_server(self) -> None:
-        """The server is gone: refuse new calls until :class:`messages.SetAccepting` comes, and let the others play what they
+        """The server is gone: refuse new calls until :class:`messages.SetAccepting` comes; the other calls play what they
         have.
         """
         self._accepting = self._server_silent = False
@@ -152,14 +152,14 @@ class Agent(ABC, Generic[C]):
 
     @abstractmethod
     def _detach(self, call: C) -> None:
-        """Nobody commands this call any more."""
+        """Detach one call from the server."""
 
     def attach_server(self) -> list[messages.CallSnapshot]:
-        """Another server is there: return a snapshot of each call. Prompts that are not in it are reported as over."""
+        """A new server is there: return a snapshot of each call. Prompts that are not in it are reported as over."""
         return [call.snapshot() for call in self._live_calls()]
 
     def snapshot(self, call_id: str) -> messages.CallSnapshot | None:
-        """Return a call as it is or was; ``None``: it never was one, or is forgotten."""
+        """Return the state of a live or ended call; ``None`` if it is not known."""
         call = self._calls.get(call_id)
         return None if call is None else call.snapshot()
 
@@ -177,4 +177,4 @@ MEDIA_COMMANDS: Final[dict[type[messages.CallCommand], Callable[[CallMedia, Any,
         pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
     ),
 }
-"""The reader thread carries these out on a call."""
+"""The commands that the reader thread carries out on a call."""

@@ -13,14 +13,14 @@ PauseReason = Literal["hold", "request", "speech", "unacked"]
 
 
 class CallMedia(ABC):
-    """The audio of a call: what it plays, and what is heard of it. Legs and lines have this in common."""
+    """The audio of a call in both directions. Legs and lines share it."""
 
     buffer: PlayoutBuffer
 
     def __init__(self, call_id: str) -> None:
         self._call_id = call_id
         self.lead_in_ms = 0
-        """This much silence comes before the first prompt."""
+        """The silence before the first prompt, ms."""
         self._is_open = False
         self._pause_reasons: set[PauseReason] = set()
         self._listened: dict[messages.AudioDirection, FrameQueue] = {}
@@ -28,7 +28,7 @@ class CallMedia(ABC):
 
     @abstractmethod
     def cut(self, utterance_id: str | None) -> None:
-        """Cut this utterance; ``None``: all."""
+        """Cut this utterance, or all with ``None``."""
 
     @abstractmethod
     def set_paused(self, reason: PauseReason, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
@@ -36,21 +36,21 @@ class CallMedia(ABC):
 
     @abstractmethod
     def record(self, tap: RecordingTap | None) -> None:
-        """Have ``tap`` get all frames from the next one on; ``None``: record no more."""
+        """Send all frames from the next one on to ``tap``; ``None`` ends the recording."""
 
     def set_listening(self, directions: tuple[messages.AudioDirection, ...]) -> None:
         """Keep the frames of these directions for :meth:`take_audio`."""
         self._listened = {each: self._listened.get(each) or FrameQueue() for each in directions}
 
     def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
-        """Take the frames that were kept since the last time."""
+        """Return the frames that were kept since the last time."""
         for direction, queue in self._listened.items():
             while (taken := queue.take()) is not None:
                 at_ns, num_dropped, pcm = taken
                 yield messages.CallAudio(self._call_id, direction, at_ns, num_dropped), pcm
 
     def detach_server(self) -> None:
-        """Play what is there; nobody writes, listens, or holds the prompt for speech that it hears."""
+        """Play what is there. Nobody writes or listens any more, or pauses the prompt for the caller's speech."""
         self.buffer.finish_all()
         self.set_paused("speech", paused=False)
         self.set_listening(())

@@ -1,5 +1,4 @@
-"""A process of the user agent does this besides its calls: it obeys the server, and outlives it. Both kinds are run by this,
-that for SIP and that for lines without.
+"""The main loop of both kinds of UA process, SIP and lines: it obeys the server, and outlives it.
 
 Threads: the thread of the loop lets the agent work and carries out commands; the reader thread takes records off the channel
 and puts audio into playout buffers.
@@ -27,20 +26,20 @@ from cc_tts.ua.messages import TO_UA, CallEnded, EndNoted, UaSettings
 from cc_tts.ua.process.agent import Agent
 
 SERVER_TIMEOUT_S = 2.0
-"""Without a ping for this long, of which there are two a second, the server could not answer a call; unmeasured."""
+"""Without a ping for this long (there are two a second) the server could not answer a call; unmeasured."""
 MAX_TURN_S = 0.1
-"""One turn of the loop counts at most this much towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process
+"""One turn of the loop counts at most this much towards :data:`SERVER_TIMEOUT_S`; a longer turn was a pause of this process
 (unmeasured).
 """
 NICE = -10
-"""The process has this priority if it is permitted (CAP_SYS_NICE), since callers hear its delays; unmeasured."""
+"""The priority of the process, if it is permitted (CAP_SYS_NICE), since callers hear its delays; unmeasured."""
 
 log = logs.get("cc_tts.ua")
 
 
 def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], None]], Agent[Any]]) -> NoReturn:
-    """Run until a shutdown is asked for, or the server is gone and no other adopts this process. ``make`` gets what sends
-    a report.
+    """Run until the server asks for the end, or is gone and no other server adopts this process. ``make`` gets the function
+    that sends a report.
     """
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -80,7 +79,7 @@ def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], Non
 
 
 class ProcessLoop:
-    """The loop of the process, and what it knows of the server. Runs on: the thread of the loop."""
+    """The loop of the process, and its view of the server. Runs on: the thread of the loop."""
 
     def __init__(self, process: str, link: ServerLink, agent: Agent[Any], settings: UaSettings, clock: Clock) -> None:
         self._process = process
@@ -90,7 +89,7 @@ class ProcessLoop:
         self._clock = clock
         self._silence = Watchdog(clock, max_step_s=MAX_TURN_S)
         self._is_pinged = False
-        """Whether the server that this process has now has begun to ask for signs of life. One that adopts begins late."""
+        """Whether the present server has begun to send pings. A server that adopts begins late."""
         self._is_over = False
         self._has_server = True
         self._deadline_ns = 0
@@ -98,7 +97,7 @@ class ProcessLoop:
         self._ends = UnnotedEnds(agent.snapshot)
 
     def report(self, message: Message) -> None:
-        """Send, or keep what is worth it. A server that does not read is given up, which the loop does."""
+        """Send a report, or keep it if that is useful. A server that does not read is given up by the loop."""
         if isinstance(message, CallEnded) and self._link.outlives_server:
             self._ends.keep(message)
         if self._link.detached is not None:
@@ -116,7 +115,7 @@ class ProcessLoop:
         self.report(Ready())
 
     def run(self, stopping: threading.Event) -> bool:
-        """Let the agent work and carry out commands until it is over; returns whether that is for want of a server."""
+        """Let the agent work and carry out commands until the end; return whether the reason is that no server is left."""
         while not (self._is_over or stopping.is_set()):
             self._agent.poll()
             while self._link.commands and not self._is_over:
@@ -171,7 +170,7 @@ class ProcessLoop:
         self._agent.detach_server()
 
     def _attach(self, successor: Successor) -> None:
-        """Be adopted, or say why not and end."""
+        """Be adopted, or refuse with the reason and end."""
         request, detached = successor.request, self._link.detached
         refusal = ""
         if request.protocol != PROTOCOL_VERSION:
@@ -197,7 +196,7 @@ class ProcessLoop:
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit while PJSIP's objects still exist: Python would destroy them after the library, where PJMEDIA aborts."""
+    """Exit while PJSIP's objects still exist. Python would destroy them after the library, and PJMEDIA would abort."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

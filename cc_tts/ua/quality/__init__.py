@@ -1,1 +1,1 @@
-"""How a leg sounds, as others are told it: RTCP extended reports (RFC 3611), reports to a collector (RFC 6035), levels."""
+"""The quality of a leg for other systems: RTCP extended reports (RFC 3611), reports to a collector (RFC 6035), levels."""

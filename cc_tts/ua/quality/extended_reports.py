@@ -1,4 +1,4 @@
-"""The extended reports (RFC 3611) of one leg, and what they say. Runs on: the SIP thread."""
+"""The RTCP extended reports (RFC 3611) of one leg. Runs on: the SIP thread."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from cc_tts.ua.rtp.intake import Intake
 
 
 class ExtendedReports:
-    """How either side hears the other. ``settings`` are those of now."""
+    """How each side hears the other. ``settings`` returns the current settings."""
 
     def __init__(self, intake: Intake, settings: Callable[[], QualityConfig]) -> None:
         self._intake = intake
@@ -18,22 +18,22 @@ class ExtendedReports:
         self._losses = Losses()
         self._is_wanted = False
         self.heard = VoipMetrics()
-        """How we hear the far side, if anybody is told."""
+        """How we hear the far side, if anybody wants to know."""
         self.told: VoipMetrics | None = None
         """How the far side says that it hears us."""
         self.ssrcs = (0, 0)
-        """Our synchronisation source and that of the far side; 0 for one that is not known."""
+        """Our synchronisation source and the far side's; 0 while unknown."""
 
     def described(self, sdp: str) -> None:
-        """The far side has sent this session description, or a message with it."""
+        """Note a session description of the far side, or a message that contains one."""
         self._is_wanted = self._is_wanted or xr.is_wanted(sdp)
 
     def asking(self, sdp: str) -> str:
-        """Return our session description as it is to be sent."""
+        """Return our session description with the request for extended reports, if we ask for them."""
         return xr.asking(sdp) if self._is_wanted or self._settings().rtcp_xr else sdp
 
     def note(self, stream: int, quality: Quality, *, jitter_buffer_ms: tuple[int, int]) -> None:
-        """Take in the figures of the call so far, once a second."""
+        """Note the figures of the call so far, once a second."""
         self.told = self._intake.told(stream) or self.told
         if not (self._is_wanted or self._settings().collector):
             return

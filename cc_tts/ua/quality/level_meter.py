@@ -1,4 +1,4 @@
-"""How loud either direction of a leg is, while somebody looks. Runs on: the thread of the loop."""
+"""The level of each direction of a leg, while somebody asks for it. Runs on: the thread of the loop."""
 
 from typing import Final
 
@@ -8,13 +8,13 @@ from cc_tts.clock import NS_PER_MS
 from cc_tts.media.quality import SILENCE_DBOV, Levels, level_dbov
 
 LOOK_MS: Final = 5000
-"""Who looks asks again before this is over (unmeasured)."""
+"""A measurement ends after this time unless it is requested again (unmeasured)."""
 _ULAW_BIAS: Final = 0x84
 """This is added to an amplitude before it is coded (ITU-T G.711)."""
 
 
 class LevelMeter:
-    """The loudest frames that were looked at since the levels were last taken."""
+    """The highest levels since they were last taken."""
 
     def __init__(self) -> None:
         self._until_ns = 0
@@ -28,7 +28,7 @@ class LevelMeter:
         self._until_ns = now_ns + LOOK_MS * NS_PER_MS
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether nobody looks any more, who did before; true once."""
+        """Whether the measurement has just ended; true once."""
         is_over = self.is_on and now_ns >= self._until_ns
         if is_over:
             self._until_ns = 0
@@ -36,12 +36,12 @@ class LevelMeter:
         return is_over
 
     def note(self, *, received: float, sent: float) -> None:
-        """Take in how loud a frame of each direction is: its mean amplitude."""
+        """Note the level of a frame of each direction: its mean amplitude."""
         self._received = max(self._received, level_dbov(received))
         self._sent = max(self._sent, level_dbov(sent))
 
     def take(self) -> Levels | None:
-        """Return the levels, and begin anew; ``None`` while nobody looks."""
+        """Return the levels and start again; ``None`` while nobody asks."""
         if not self.is_on:
             return None
         levels = Levels(received_dbov=self._received, sent_dbov=self._sent)
@@ -54,5 +54,5 @@ def mean_amplitude(pcm: bytes) -> float:
 
 
 def amplitude_of(pjmedia_level: int) -> int:
-    """Return the mean amplitude of a frame that PJMEDIA's bridge gives as the complement of a μ-law sample, 0 to 127."""
+    """Return the mean amplitude of a frame, which PJMEDIA's bridge gives as the complement of a μ-law sample, 0 to 127."""
     return ((((pjmedia_level & 0x0F) << 3) + _ULAW_BIAS) << ((pjmedia_level & 0x70) >> 4)) - _ULAW_BIAS

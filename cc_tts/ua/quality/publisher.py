@@ -30,18 +30,19 @@ from cc_tts.ua.sip.account import Account
 from cc_tts.ua.trace.tracer import address_of
 
 MAX_WAITING: Final = 1000
-"""Reports of more calls than this are dropped, and counted (unmeasured)."""
+"""The most calls whose reports wait; further ones are dropped and counted (unmeasured)."""
 MAX_UNDER_WAY: Final = 32
-"""Transactions at once: a collector that is silent holds each for 32 s, timer F of RFC 3261 §17.1.2.2 (unmeasured)."""
+"""The most transactions at once: a silent collector holds each for 32 s, timer F of RFC 3261 §17.1.2.2 (unmeasured)."""
 MAX_INTERVALS_UNDER_WAY: Final = MAX_UNDER_WAY // 2
-"""A collector that is slow leaves the other transactions to the ends of calls (unmeasured)."""
+"""The most transactions for interval reports; the others are kept for the ends of calls (unmeasured)."""
 FIRST_INTERVAL: Final = (0.5, 1.5)
-"""The first report of a call comes after a random share of the interval between these, so that calls that begin together
-are not reported together (as RTCP, RFC 3550 §6.2)."""
+"""The first report of a call comes after a random share of the interval between these, so that calls that begin together are
+not reported together (as RTCP, RFC 3550 §6.2).
+"""
 RETRY_AFTER_S: Final = (5, 30)
 """The pauses before another try (unmeasured)."""
 MAX_RETRY_AFTER_S: Final = 300
-"""A collector may ask for no longer pause (unmeasured)."""
+"""The longest pause that a collector may ask for (unmeasured)."""
 _NS_PER_S: Final = 1000 * NS_PER_MS
 _CHALLENGES: Final = {401: ("WWW-Authenticate", "Authorization"), 407: ("Proxy-Authenticate", "Proxy-Authorization")}
 
@@ -55,15 +56,15 @@ class _Report:
     target: str
     body: str
     is_over: bool
-    """Whether the call is."""
+    """Whether the call has ended."""
     num_failures: int = 0
     credentials: tuple[str, str] | None = None
     token: Any = field(default_factory=pj.SipHeader)
-    """PJSIP hands the address of this back with the answer."""
+    """PJSIP returns the address of this with the answer."""
 
 
 class Publisher:
-    """The reports of a user agent. ``account`` is that of requests that belong to no trunk."""
+    """Sends the reports of a user agent. ``account`` is used for requests that belong to no trunk."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Publisher:
         self._settings = settings
 
     def watch(self, leg: Any) -> None:
-        """Report a call that goes on, once in an interval. It is asked once a second."""
+        """Report a running call once in an interval. Called once a second."""
         interval_ns = _NS_PER_S * self._settings.quality.interval_s
         if not (interval_ns and self._settings.quality.collector) or leg.is_over:
             return
@@ -129,7 +130,7 @@ class Publisher:
         return self._account() if self._under_way else None
 
     def report_counts(self) -> None:
-        """Report how many were sent since the last time, and how that went."""
+        """Report how many were sent since the last time, by result."""
         if self._counts:
             self._send(messages.ReportsPublished(counts=dict(self._counts)))
             self._counts.clear()
@@ -192,7 +193,7 @@ class Publisher:
             self._on_answer(int(report.token.this), 0, "")  # of no effect if PJSIP has called it before it refused
 
     def _on_answer(self, token: int, sip_code: int, response: str) -> None:
-        """The collector has answered; 408 and an empty ``response``: it has not."""
+        """Handle the collector's response; 408 with an empty ``response`` means that there was none."""
         report = self._under_way.pop(token, None)
         if report is None:
             return
@@ -204,7 +205,7 @@ class Publisher:
             self._failed(report, sip_code, response)
 
     def _authorize(self, report: _Report, sip_code: int, response: str) -> bool:
-        """Answer a challenge of the collector of now, if we have credentials for it."""
+        """Answer a challenge of the present collector, if we have credentials for it."""
         if report.target != self._target:
             return False
         asked, answered = _CHALLENGES[sip_code]

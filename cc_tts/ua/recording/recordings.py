@@ -1,4 +1,4 @@
-"""The recordings of a user agent: frames on their way to the recorder process. Runs on: the SIP thread.
+"""The recordings of a user agent: sends their frames to the recorder process. Runs on: the SIP thread.
 
 The process is started with the first recording. It is a child of this one so that it sees when this one dies, and so that
 another server may adopt both.
@@ -34,19 +34,20 @@ from cc_tts.ua import messages
 from cc_tts.ua.recording.tap import RecordingTap
 
 PHASES: Final = 100
-"""Each recording has one of so many ticks in which its frames are sent, so that 400 do not delay the media clock. Two
-seconds are sent at once, which costs less than many small messages; a kill of this process loses no more of a recording.
+"""The frames of each recording are sent in one of this many ticks, so that 400 recordings do not delay the media clock. Two
+seconds are sent at once, which costs less than many small messages; if this process is killed, no more of a recording is
+lost.
 """
 MAX_BACKLOG_BYTES: Final = 24 << 20
-"""Frames that the recorder has not read yet, two seconds of 400 calls; beyond it they are left out (unmeasured)."""
+"""The frames that the recorder has not read yet, two seconds of 400 calls; beyond this, frames are dropped (unmeasured)."""
 LAST_FRAMES_TIMEOUT_S: Final = 1.0
-"""How long the last frames may take when this process ends (unmeasured)."""
+"""The time that the last frames may take when this process ends (unmeasured)."""
 
 log = logs.get(__name__)
 
 
 Record = Callable[[RecordingTap | None], None]
-"""Has a tap get all frames of a call from the next one on; ``None``: no more."""
+"""Sends all frames of a call from the next one on to a tap; ``None`` ends this."""
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class _Recording:
 
 
 class Recordings:
-    """Every recording, at most one a call."""
+    """All recordings, at most one for each call."""
 
     def __init__(self, audio_format: AudioFormat, log_config: LogConfig, send: Callable[[Message], None]) -> None:
         self._format = audio_format
@@ -73,7 +74,7 @@ class Recordings:
         self._channel: ChildChannel | None = None
 
     def command(self, message: messages.CallCommand, record: Record | None) -> None:
-        """Do what the server asks; ``record`` is that of the call, ``None`` if it is over."""
+        """Carry out a command of the server; ``record`` is the call's, ``None`` if the call is over."""
         match message:
             case messages.StartRecording(plan=plan) if record is None:
                 info = msgspec.structs.replace(plan.info, state="failed", reason="call_ended")
@@ -116,7 +117,7 @@ class Recordings:
         self._forget(call_id)
 
     def tick(self) -> None:
-        """Send the frames of those recordings whose turn it is, and take in what the recorder says. Every 20 ms."""
+        """Send the frames of the recordings whose turn it is, and handle the recorder's messages. Every 20 ms."""
         self._num_ticks += 1
         if self._channel is None:
             return
@@ -130,7 +131,9 @@ class Recordings:
             self._lose()
 
     def flush(self) -> None:
-        """Send what the recorder takes now: as often as possible, since its socket holds less than 20 ms of 400 calls."""
+        """Send as much as the recorder takes now. Called as often as possible, since its socket holds less than 20 ms of 400
+        calls.
+        """
         if self._channel is not None and self._channel.has_backlog:
             try:
                 self._channel.flush()
@@ -139,7 +142,7 @@ class Recordings:
                 self._lose()
 
     def close(self) -> None:
-        """All calls have ended, and this process is about to: wait until the last frames are with the recorder."""
+        """Wait until the recorder has the last frames. All calls have ended, and this process is about to."""
         if self._channel is not None:
             with contextlib.suppress(ProcessFailed, OSError):
                 self._channel.drain(LAST_FRAMES_TIMEOUT_S)
@@ -186,7 +189,7 @@ class Recordings:
             phase.pop(call_id, None)
 
     def _lose(self) -> None:
-        """The recorder is gone: what it had is over. The next recording starts another one."""
+        """The recorder is gone, and its recordings are over. The next recording starts a new recorder."""
         for call_id in tuple(self._by_call):
             self._forget(call_id)
         if self._channel is not None:

@@ -15,12 +15,12 @@ from cc_tts.media.tones import tone
 from cc_tts.ua.rtp.mixing import mixed
 
 MAX_FRAMES: Final = 300
-"""Frames that wait: two seconds until their turn comes, and four in which the SIP thread is late (unmeasured). More are left
-out and counted.
+"""The most frames that wait: two seconds until their turn, and four in which the SIP thread is late (unmeasured). Further
+ones are dropped and counted.
 """
 CAPTURE_FRAMES: Final = 10
-"""Received frames come together, since a call of Python costs more than all the rest (bench/sip_load.py). More of them would
-lose more of what the caller says when the line changes or ends.
+"""Received frames are delivered together, since a call into Python costs more than everything else (bench/sip_load.py). With
+more of them, more of the caller's audio would be lost when the line changes or ends.
 """
 BEEP_HZ: Final = 1400
 BEEP_FRAMES: Final = 500 // PTIME_MS
@@ -31,13 +31,13 @@ _SILENT: Final = True
 _SKIPPED: Final = False
 
 Tick = bytes | tuple[bytes, bytes] | bool | None
-"""A tick as it is kept: what was sent; that, and the tone in it; ``_SILENT`` or ``_SKIPPED`` in a pause; ``None``: too many
-waited.
+"""A tick as it is stored: the sent frame; the sent frame and the tone in it; ``_SILENT`` or ``_SKIPPED`` in a pause;
+``None`` if too many waited.
 """
 
 
 class Taken(NamedTuple):
-    """Frames of both directions, equally many, before ``num_lost`` that were left out."""
+    """Frames of both directions, equally many, followed by ``num_lost`` dropped ones."""
 
     received: bytes
     sent: bytes
@@ -45,7 +45,7 @@ class Taken(NamedTuple):
 
 
 class RecordingTap:
-    """Between the ports of a leg and the recorder."""
+    """Collects the frames of a leg for the recorder."""
 
     def __init__(self, audio_format: AudioFormat, *, beeps: bool) -> None:
         self._frame_bytes = audio_format.frame_bytes
@@ -53,7 +53,7 @@ class RecordingTap:
         self._beep = _frames_of(tone(f"{BEEP_HZ}", audio_format.rate_hz, max_ms=500), self._silence) if beeps else ()
         self._ticks: deque[Tick] = deque()
         self._received: deque[tuple[int, bytes]] = deque()
-        """Received frames, with the number of the tick that follows them."""
+        """The received frames, with the number of the tick that follows them."""
         self._num_ticks = 0
         self._num_taken = 0
         self._num_beep_ticks = 0
@@ -61,17 +61,17 @@ class RecordingTap:
         self._is_paused = self._skips = False
         self._num_still_silent = 0
         self._may_differ = beeps
-        """Whether what is sent or kept may differ from the frame. The SIP thread alone sets it."""
+        """Whether the sent or stored frame may differ from the original. Only the SIP thread sets it."""
 
     @property
     def changes_sound(self) -> bool:
-        """Whether the far side hears a tone of it."""
+        """Whether the far side hears a recording tone."""
         return bool(self._beep)
 
     # --- the media clock ---------------------------------------------------------------------------------------------
 
     def sent(self, now_ns: int, frame: bytes) -> bytes:
-        """A tick: ``frame`` is about to be sent. Returns what is sent in its place. REAL-TIME."""
+        """Record a tick in which ``frame`` is about to be sent; return the frame to send instead. REAL-TIME."""
         self._last_ns = now_ns
         self._num_ticks += 1
         ticks = self._ticks
@@ -83,12 +83,12 @@ class RecordingTap:
         return frame
 
     def received(self, frames: bytes) -> None:
-        """Frames that were received; the last one in this tick. REAL-TIME."""
+        """Record received frames, the last of which belongs to this tick. REAL-TIME."""
         if len(self._received) < MAX_FRAMES:
             self._received.append((self._num_ticks, frames))
 
     def _changed(self, frame: bytes) -> tuple[bytes, Tick]:
-        """Return the frame to send, and what is kept in its place."""
+        """Return the frame to send, and what is stored for it."""
         if self._is_paused:
             return frame, _SKIPPED if self._skips else _SILENT
         if self._num_still_silent:
@@ -103,18 +103,18 @@ class RecordingTap:
     # --- the SIP thread ----------------------------------------------------------------------------------------------
 
     def keep_time(self, now_ns: int) -> None:
-        """Stand in for the media clock while no stream does, once there was one: silence for each tick that has passed."""
+        """Replace the media clock while no stream runs, once there was one: silence for each tick that has passed."""
         while self._last_ns and self._last_ns + _TICK_NS <= now_ns:
             self.sent(self._last_ns + _TICK_NS, self._silence)
 
     def set_paused(self, *, paused: bool, skips: bool, delay_ms: int = 0) -> None:
-        """Keep silence, or nothing, from the next frame on; or go on after ``delay_ms``."""
+        """Record silence, or nothing, from the next frame on; or resume after ``delay_ms``."""
         self._num_still_silent = 0 if paused else delay_ms // PTIME_MS
         self._skips, self._is_paused = skips, paused
         self._may_differ = True
 
     def take(self, *, is_last: bool = False) -> Sequence[Taken]:
-        """Take the frames that are complete: those of which nothing more can be received, or all."""
+        """Return the complete frames: those that received audio can no longer change, or all."""
         heard = [self._received.popleft() for _ in range(len(self._received))]
         num = len(self._ticks)  # after that: the clock adds the tick first
         if not is_last:
@@ -130,7 +130,7 @@ class RecordingTap:
             return self._pieces(ticks, received)
 
     def _in_place(self, heard: Sequence[tuple[int, bytes]], num: int) -> bytes:
-        """Lay out what was received in so many ticks, with silence where nothing was."""
+        """Arrange the received audio of this many ticks, with silence where there was none."""
         size, parts, at = self._frame_bytes, [], self._num_taken
         whole = b"".join([frames for _, frames in heard])
         if len(whole) == num * size and heard[-1][0] == at + num and heard[0][0] * size == at * size + len(heard[0][1]):

@@ -1,1 +1,1 @@
-"""REFER: the far side of a leg is to call somebody else."""
+"""REFER (RFC 3515): ours to the far side of a leg, and the far side's to us."""

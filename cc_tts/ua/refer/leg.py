@@ -1,4 +1,4 @@
-"""The transfer of a leg: a REFER of ours, and what its recipient tells of it. Runs on: the SIP thread.
+"""The transfer of a leg: our REFER, and its recipient's NOTIFYs. Runs on: the SIP thread.
 
 PJSIP's own subscription is not used: it asserts what a NOTIFY looks like, and its callbacks go by the number of a call,
 which may be another one's when a late NOTIFY comes. The filter answers NOTIFY and hands on what it says.
@@ -39,7 +39,7 @@ class LegRefer:
         self._notified_cseq = -1
         self._is_over = False  # nothing more is to be said of it
         self.told: tuple[messages.TransferProgress, ...] = ()
-        """These were reported of it: at most its answer and the last notification."""
+        """The reports about it: at most its response and the last notification."""
 
     def start(self, transfer: messages.Transfer) -> None:
         """Send REFER (RFC 3515 §2.4.1), with Referred-By (RFC 3892 §2.1)."""
@@ -54,7 +54,7 @@ class LegRefer:
         self._call.sendRequest(param)
 
     def changed(self, change: Any) -> None:
-        """The transaction of a REFER changed its state. One that gets a 401 is sent again, with another CSeq."""
+        """The transaction of a REFER has changed its state. After a 401 the REFER is sent again, with another CSeq."""
         transaction, sip_code = int(change.tsx.pjTransaction), int(change.tsx.statusCode)
         if change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED:
             self._pending.add(transaction)
@@ -65,9 +65,7 @@ class LegRefer:
                 self._tell("answer", sip_code, is_last=sip_code >= 300)  # noqa: PLR2004 - no success (RFC 3261 §7.2)
 
     def take(self, notification: refer.Notification) -> bool:
-        """Take in a NOTIFY; returns whether there is a subscription that it is of. One that comes again, or after a later
-        one, says nothing new.
-        """
+        """Handle a NOTIFY; return whether it belongs to a subscription of ours. A repeated or older one has no effect."""
         is_new = notification.cseq > self._notified_cseq
         if self._cseq is None or notification.refer not in (None, self._cseq) or (is_new and self._is_over):
             return False

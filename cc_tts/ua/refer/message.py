@@ -1,4 +1,4 @@
-"""REFER and what its recipient says of it (RFC 3515), as texts. No pjsua2 here."""
+"""Our REFER and its recipient's NOTIFYs (RFC 3515), as texts. No pjsua2 here."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ _FINAL: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A NOTIFY of the package: the status that its body names, 0 if it names none, and whether it is the last.
+    """A NOTIFY of the package: the status in its body, 0 if there is none, and whether it is the last. ``refer`` is the CSeq
+    of its REFER, ``None`` if it does not say (RFC 3515 §2.4.6).
 
     ``refer`` is the CSeq of the REFER that it is about, ``None`` if it does not say (RFC 3515 §2.4.6).
     """
@@ -31,7 +32,7 @@ class Notification:
 
 
 def notification(message: str) -> Notification | None:
-    """Return what a NOTIFY says; ``None`` if it is of another package. Peers send bodies of any kind, or none."""
+    """Return the content of a NOTIFY; ``None`` if it is of another package. Peers send bodies of any kind, or none."""
     event = sip_message.header_value(message, "event")
     if event.partition(";")[0].strip().lower() != EVENT:
         return None
@@ -51,11 +52,11 @@ def cseq_of(message: str) -> int:
 
 
 def refer_to(target: str, headers: Mapping[str, str]) -> str:
-    """Return the value of Refer-To: ``headers`` are those that the referred call is to have (RFC 3261 §19.1.1)."""
+    """Return the value of Refer-To. ``headers`` are for the call that the REFER asks for (RFC 3261 §19.1.1)."""
     asked = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in headers.items())
     return f"<{target}?{asked}>" if asked else f"<{target}>"
 
 
 def replaces(sip_call_id: str, *, local_tag: str, remote_tag: str) -> str:
-    """Return the value of Replaces that names our dialog to its far side, whose own tag is ``to-tag`` (RFC 3891 §3)."""
+    """Return the value of Replaces that names our dialog for its far side, whose own tag is ``to-tag`` (RFC 3891 §3)."""
     return f"{sip_call_id};to-tag={remote_tag};from-tag={local_tag}"

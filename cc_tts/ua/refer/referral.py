@@ -1,5 +1,5 @@
-"""A REFER that the far side of a leg sends: its answer, and the NOTIFYs that say how it goes (RFC 3515). The server decides
-on it and places the call. Runs on: the SIP thread.
+"""A REFER from the far side of a leg: our response, and our NOTIFYs about its progress (RFC 3515). The server decides about
+it and places the call. Runs on: the SIP thread.
 
 PJSIP sees no REFER: the filter in front of it answers, with what is said here.
 """
@@ -44,8 +44,8 @@ log = logs.get(__name__)
 
 
 class LegReferral:
-    """The REFERs that come on one leg, one at a time. Without :meth:`allow` each is declined: whoever calls us could make us
-    call anybody.
+    """The REFERs that arrive on one leg, one at a time. Without :meth:`allow` each is declined, since a caller could
+    otherwise make us call anybody.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LegReferral:
         self._targets = AllowedTargets(allowed.targets)
 
     def answer(self, message: str) -> Answer:
-        """Answer a REFER. One that is repeated gets the same answer, and has no other effect."""
+        """Return the response to a REFER. A repeated one gets the same response, and has no other effect."""
         cseq = refer.cseq_of(message)
         if cseq != self._cseq:
             self._answer, self._cseq = self._decide(message, cseq), cseq
@@ -100,7 +100,7 @@ class LegReferral:
         return pj.PJSIP_SC_ACCEPTED, ()
 
     def begin(self) -> None:
-        """Say that the REFER which has just been accepted is under way (RFC 3515 §2.4.4), and let the server decide."""
+        """Send the first NOTIFY of an accepted REFER (RFC 3515 §2.4.4), and let the server decide."""
         if self._request is None or self._is_begun:
             return
         self._num_taken += 1
@@ -119,7 +119,7 @@ class LegReferral:
         )
 
     def tell(self, told: messages.TellReferrer) -> None:
-        """Tell the far side how its REFER goes; 100: the server has decided to place the call."""
+        """Report the progress of the REFER to the far side; 100: the server has decided to place the call."""
         if self._request is None or told.refer_id != self._refer_id:
             return
         self._is_decided = True
@@ -127,8 +127,8 @@ class LegReferral:
             self._notify(told.sip_code)
 
     def detach_server(self) -> None:
-        """The server is gone: nobody decides until another one is there. A call that is placed already is adopted, and its
-        outcome told then.
+        """The server is gone, so nobody decides until another one is there. A call that is already placed is adopted, and
+        its outcome reported then.
         """
         self._has_server = False
         if self._request is not None and not self._is_decided:
@@ -145,12 +145,12 @@ class LegReferral:
             self._pending.pop(transaction, None)
 
     def refused(self) -> None:
-        """The far side knows nothing of its REFER any more: it gets no further NOTIFY (RFC 6665 §4.2.2)."""
+        """The far side no longer knows its subscription: it gets no further NOTIFY (RFC 6665 §4.2.2)."""
         self._request = None
         self.end()
 
     def tick(self, now_ns: int) -> None:
-        """Give up NOTIFYs that nobody answers, and a REFER without an outcome."""
+        """Give up NOTIFYs without a response, and a REFER without an outcome."""
         self.end(before_ns=now_ns - ANSWER_TIMEOUT_NS)
         if (
             self._request is not None
@@ -160,7 +160,7 @@ class LegReferral:
             self._notify(pj.PJSIP_SC_REQUEST_TIMEOUT)
 
     def end(self, *, before_ns: int | None = None) -> None:
-        """End the NOTIFYs that have no response, or those of them that were sent before then."""
+        """End the NOTIFYs without a response, or those that were sent before this time."""
         late = [each for each, sent_ns in self._pending.items() if before_ns is None or sent_ns <= before_ns]
         for each in late:
             del self._pending[each]

@@ -1,4 +1,4 @@
-"""A REFER of the far side (RFC 3515), as text: whom we are to call, and how. No pjsua2 here."""
+"""A REFER of the far side (RFC 3515), as text: the target, and the headers of the new call. No pjsua2 here."""
 
 import re
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ _REPLACES: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ReferRequest:
-    """``headers`` are those that the new call may have: ``X-*``, ``User-to-User`` and ``Replaces``. ``referred_by`` is the
-    URI of whoever refers, empty if it names none that can be read.
+    """``headers`` are allowed for the new call: ``X-*``, ``User-to-User`` and ``Replaces``. ``referred_by`` is the
+    referrer's URI, empty if it cannot be read.
     """
 
     to: str
@@ -34,7 +34,7 @@ class ReferRequest:
 
 
 def refer_request(message: str, cseq: int) -> ReferRequest:
-    """Read a REFER. Headers of Refer-To that nobody needs for a call are left out (RFC 3261 §19.1.5).
+    """Read a REFER. Other headers in Refer-To are dropped (RFC 3261 §19.1.5).
 
     Raises:
         ValueError: it does not name one SIP URI for a call; the text says why, for people.

@@ -1,1 +1,1 @@
-"""RTP beside PJMEDIA: the audio port, codecs, keys, reports, ports."""
+"""RTP functions beside PJMEDIA: the audio port, codecs, keys, reports, ports."""

@@ -21,23 +21,23 @@ from cc_tts.ua.rtp.lateness import TickLateness
 from cc_tts.ua.rtp.mixing import mixed
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
-"""A frame that is asked for later than this after the one before counts as late; unmeasured."""
+"""A frame counts as late if it is requested later than this after the previous one; unmeasured."""
 MIN_FREE_PORTS: Final = 8
-"""This many are idle before one is lent again, as long as more can be made; unmeasured."""
+"""The number of ports that are idle before one is lent again, as long as more can be made; unmeasured."""
 
 _clock_thread = threading.local()
 
 
 def _know_this_thread() -> None:
-    """Have Python keep its state of this thread. Otherwise it allocates and frees that for each frame, which costs more than
-    all the rest.
+    """Make Python keep its state of this thread. Otherwise it is allocated and freed for each frame, which costs more than
+    everything else.
     """
     ctypes.pythonapi.PyGILState_Ensure()
     _clock_thread.known = True
 
 
 class ReceivingPort(pj.AudioMediaPort):  # type: ignore[misc]
-    """A port that gets so many frames of 20 ms at a time."""
+    """A port that gets several frames of 20 ms at a time."""
 
     def __init__(self, name: str, audio_format: AudioFormat, num_frames: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class ReceivingPort(pj.AudioMediaPort):  # type: ignore[misc]
 
 
 class CapturePort(ReceivingPort):
-    """Gives what is received on a leg to the tap of its recording. Runs on: as :class:`AudioPort`."""
+    """Passes the received audio of a leg to the tap of its recording. Runs on: as :class:`AudioPort`."""
 
     def __init__(self, index: int, audio_format: AudioFormat) -> None:
         super().__init__(f"record{index}", audio_format, CAPTURE_FRAMES)
@@ -108,19 +108,19 @@ class AudioPort(ReceivingPort):
         self.bridge(heard=None, said=None)
 
     def listen(self, *, received: FrameQueue | None, sent: FrameQueue | None) -> None:
-        """Keep what is received and what is sent from the next frame on; ``None``: do not."""
+        """Keep what is received and what is sent from the next frame on; ``None`` ends this."""
         self._received, self._sent = received, sent
 
     def record(self, tap: RecordingTap | None, *, hears: bool) -> None:
-        """Record from the next frame on; ``None``: do not. ``hears``: also what is received, which no other port gets."""
+        """Record from the next frame on; ``None`` ends this. ``hears``: also received audio, which no other port gets."""
         self._tap, self._hearing_tap = tap, tap if hears else None
 
     def bridge(self, *, heard: PassedFrame | None, said: PassedFrame | None) -> None:
-        """Send what another leg receives, too, and have it send what is received; ``None``: do not."""
+        """Mix in what another leg receives, and pass on what is received; ``None`` ends this."""
         self._heard, self._said = heard, said
 
     def keep_time(self, now_ns: int, frame: bytes) -> None:
-        """Stand in for the media clock while no stream does: ``frame`` would have been sent, and nothing was received."""
+        """Replace the media clock while no stream runs: ``frame`` would have been sent, and nothing was received."""
         if (tap := self._tap) is not None:
             tap.keep_time(now_ns)
         if (sent := self._sent) is not None:
@@ -129,7 +129,7 @@ class AudioPort(ReceivingPort):
             received.add(now_ns, self._silent_bytes)
 
     def expect_a_pause(self) -> None:
-        """A new stream begins: the time since the last frame says nothing about the media clock."""
+        """A new stream begins, so the time since the last frame says nothing about the media clock."""
         self._last_ns = 0
 
     def onFrameRequested(self, frame: Any) -> None:
@@ -182,7 +182,7 @@ class AudioPort(ReceivingPort):
 
 
 class AudioPorts:
-    """The ports, lent and taken back. Runs on: the SIP thread."""
+    """The ports that are lent to legs and returned. Runs on: the SIP thread."""
 
     def __init__(self, max_ports: int, audio_format: AudioFormat, clock: Clock, lateness: TickLateness) -> None:
         self._format = audio_format
@@ -214,12 +214,12 @@ class AudioPorts:
         return port
 
     def take_back(self, port: AudioPort) -> None:
-        """Take a port back; it is the last one to be lent again."""
+        """Take a port back. It is lent again last."""
         port.take_back()
         self._free.append(port)
 
     def lend_capture(self, tap: RecordingTap) -> CapturePort | None:
-        """Lend a port for what is received; ``None``: the bridge has no room for another."""
+        """Lend a port for received audio; ``None`` if the bridge has no room for another."""
         if len(self._free_captures) <= MIN_FREE_PORTS and len(self._captures) < self._max_ports:
             try:
                 port = CapturePort(len(self._captures), self._format)
@@ -232,6 +232,6 @@ class AudioPorts:
         return port
 
     def take_back_capture(self, port: CapturePort) -> None:
-        """Take a port back; it is the last one to be lent again."""
+        """Take a port back. It is lent again last."""
         port.tap = None
         self._free_captures.append(port)

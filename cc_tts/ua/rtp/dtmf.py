@@ -1,5 +1,5 @@
-"""The keys of a leg, in both directions: telephone events (RFC 4733), or INFO if a far side takes none of them. Runs on:
-the SIP thread.
+"""The keys of a leg, in both directions: telephone events (RFC 4733), or INFO if the far side takes no events. Runs on: the
+SIP thread.
 """
 
 import weakref
@@ -21,7 +21,7 @@ _DIGITS: Final = frozenset("0123456789*#ABCDR")
 
 
 class LegDtmf:
-    """The keys that the far side of one leg presses, and those that are sent to it."""
+    """The keys that the far side of one leg presses, and the keys that are sent to it."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class LegDtmf:
         self._send = send
         self._on_key = on_key
         self.withheld = False
-        """Whether nobody but the server gets the keys."""
+        """Whether only the server gets the keys."""
         self._keypad = Keypad()
         self._info_cseq = -1
         self._info_keys = info_keys.InfoKeys(self._send_info, self._failed)
@@ -62,17 +62,19 @@ class LegDtmf:
                 self._report(key)
 
     def info(self, cseq: int, key: str, *, duration_ms: int) -> None:
-        """A key came by INFO of this CSeq, which is higher each time unless it is sent again (RFC 3261 §12.2.2)."""
+        """Handle a key by INFO. Its CSeq increases unless it is a retransmission (RFC 3261 §12.2.2)."""
         if cseq > self._info_cseq:
             self._info_cseq = cseq
             self._report(Key(key, "sip_info", self._clock.now_ns(), duration_ms))
 
     def release(self) -> None:
-        """The call ends, and with it the key that is down."""
+        """Release the key that is down, since the call ends."""
         self._report(self._keypad.release())
 
     def send(self, dtmf: messages.SendDtmf, method: messages.DtmfMethod | None) -> None:
-        """Send keys by the method that the far side takes; without one telephone events are tried, which PJMEDIA refuses."""
+        """Send keys by the method that the far side takes. If it takes none, telephone events are tried, which PJMEDIA
+        refuses.
+        """
         if method == "sip_info":
             self._info_keys.put(dtmf.digits, dtmf.duration_ms, self._clock.now_ns())
             return
@@ -86,7 +88,7 @@ class LegDtmf:
         self._info_keys.answered(status)
 
     def tick(self, now_ns: int) -> None:
-        """Report a key whose end was lost, and send the next one by INFO if it is its turn."""
+        """Report a key whose end was lost, and send the next one by INFO if it is due."""
         self._report(self._keypad.overdue(now_ns))
         try:
             self._info_keys.tick(now_ns)

@@ -1,4 +1,4 @@
-"""RTCP's figures of a leg, over all its streams. Runs on: the SIP thread."""
+"""The RTCP figures of a leg, over all its streams. Runs on: the SIP thread."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ log = logs.get(__name__)
 
 
 class CallFigures:
-    """Adds up what RTCP says of the streams of a call (RFC 3550 §6.4)."""
+    """Adds up the RTCP figures of the streams of a call (RFC 3550 §6.4)."""
 
     def __init__(self, call_id: str) -> None:
         self._call_id = call_id
         self._ended = StreamFigures()
         self._current = StreamFigures()
         self.num_discarded = 0
-        """PJMEDIA discarded this many packets of the newest stream."""
+        """The packets of the latest stream that PJMEDIA discarded."""
         self.jitter_buffer_ms = (0, 0)
-        """How long packets of the newest stream waited on average and at most."""
+        """The mean and the longest delay of the latest stream's jitter buffer."""
         self.late_frames = 0
-        """The port of the leg counts them, as long as it has one."""
+        """Counted by the port of the leg, as long as it has one."""
 
     def poll(self, call: Any, stream_index: int) -> None:
         try:
@@ -45,7 +45,7 @@ class CallFigures:
         self.jitter_buffer_ms = int(stream_stat.jbuf.avgDelayMsec), int(stream_stat.jbuf.maxDelayMsec)
 
     def stream_ended(self) -> None:
-        """The stream that was looked at last is gone; the next one begins at 0."""
+        """The latest stream has ended; the next one begins at 0."""
         self._ended, self._current = self._ended.then(self._current), StreamFigures()
 
     def quality(self, *, underruns: int, remote: VoipMetrics | None) -> Quality:

@@ -1,16 +1,16 @@
-"""Frames of one direction of a leg on their way from the media clock to the SIP thread. No lock: the clock appends, the SIP
-thread takes.
+"""A queue for the frames of one direction of a leg, from the media clock to the SIP thread. No lock: the clock appends, the
+SIP thread takes.
 """
 
 from collections import deque
 from typing import Final
 
 MAX_FRAMES: Final = 100
-"""A queue holds two seconds; frames beyond it are dropped and counted; unmeasured."""
+"""A queue holds two seconds; further frames are dropped and counted; unmeasured."""
 
 
 class FrameQueue:
-    """Bounded; a frame that finds it full is dropped."""
+    """A bounded queue; a frame that finds it full is dropped."""
 
     def __init__(self) -> None:
         self._frames: deque[tuple[int, int, bytes]] = deque()
@@ -25,8 +25,8 @@ class FrameQueue:
         self._num_dropped = 0
 
     def take(self) -> tuple[int, int, bytes] | None:
-        """Return the frames that are there, joined, up to the next gap: the instant of the first, how many were dropped
-        before it, and the PCM. ``None`` without any. Runs on: the SIP thread.
+        """Return the joined frames up to the next gap: the instant of the first, how many were dropped before it, and the
+        PCM. ``None`` if there are none. Runs on: the SIP thread.
         """
         if not self._frames:
             return None

@@ -1,4 +1,4 @@
-"""Which keys the far side presses, and for how long (RFC 4733 §2.5.2). No clock of its own. Runs on: the SIP thread.
+"""Which keys the far side presses, and for how long (RFC 4733 §2.5.2). It has no clock of its own. Runs on: the SIP thread.
 
 PJMEDIA reports each packet of a telephone event. A key begins with the first and ends with the one that says so; if all of
 those are lost, it ends when no packet has come for :data:`LOST_AFTER_NS`. A key that is held for longer than a duration can
@@ -14,20 +14,20 @@ from cc_tts.clock import NS_PER_MS
 LOST_AFTER_NS: Final = 200 * NS_PER_MS
 """Senders repeat an event every 50 ms or more often (RFC 4733 §2.5.1.2)."""
 MAX_DOWN_NS: Final = 10_000 * NS_PER_MS
-"""A key that is still down after this is reported nonetheless. One segment of an event lasts 8 s at most (§2.5.1.3)."""
+"""A key that is still down after this time is reported nevertheless. One segment of an event lasts 8 s at
+most (§2.5.1.3).
+"""
 MAX_DURATION_MS: Final = 60_000
 """A longer duration is not believed; unmeasured."""
 MIN_SEGMENT_MS: Final = 4_000
-"""A shorter segment is no reason to take what follows it for the same key. At 8 kHz one lasts 8,191 ms at most
-(unmeasured).
-"""
+"""After a shorter segment the next event is a new key. At 8 kHz a full segment lasts 8,191 ms at most (unmeasured)."""
 _SEGMENT_TOLERANCE_MS: Final = 80
 """PJMEDIA computes milliseconds of a timestamp with 24 bits of precision: up to 32 ms off, on both sides."""
 _TIMESTAMP_WRAP_MS: Final = (1 << 32) // 8
 """A timestamp of 8 kHz begins again after this many ms (unmeasured)."""
 _REMEMBERED: Final = 3
-"""The packets of this many keys that went up may still come: ends are repeated, also inside the next key (RFC 4733
-§2.5.1.4).
+"""The number of released keys whose packets may still come: ends are repeated, also during the next key (RFC
+4733 §2.5.1.4).
 """
 
 DtmfMethod = Literal["rfc4733", "sip_info"]
@@ -50,11 +50,11 @@ class Key:
     is_ended: bool = False
 
     def has(self, digit: str, timestamp_ms: int) -> bool:
-        """Whether a packet of this timestamp is of its last segment."""
+        """Whether a packet with this timestamp belongs to its last segment."""
         return (digit, timestamp_ms) == (self.digit, self.timestamp_ms)
 
     def goes_on(self, digit: str, timestamp_ms: int) -> bool:
-        """Whether a packet begins the next segment of it."""
+        """Whether a packet begins its next segment."""
         if digit != self.digit or self.segment_ms < MIN_SEGMENT_MS:
             return False
         gap_ms = (timestamp_ms - self.timestamp_ms - self.segment_ms) % _TIMESTAMP_WRAP_MS
@@ -65,7 +65,7 @@ class Key:
         self.timestamp_ms, self.segment_ms = timestamp_ms, 0
 
     def hear(self, duration_ms: int, now_ns: int) -> None:
-        """Take what a packet says of its last segment."""
+        """Note the duration in a packet of its last segment."""
         self.heard_ns = now_ns
         self.segment_ms = max(self.segment_ms, checked_duration_ms(duration_ms))
         self.duration_ms = self.earlier_ms + self.segment_ms
@@ -84,7 +84,8 @@ class Keypad:
     def packet(
         self, digit: str, *, timestamp_ms: int, duration_ms: int, is_update: bool, is_end: bool, now_ns: int
     ) -> list[Edge]:
-        """Take one packet of an event; returns which keys went up or down with it, in order.
+        """Handle one packet of an event; return which keys went down or up with it, in order. ``is_update``: PJMEDIA takes
+        it for the same key as the packet before, judging by digit and duration alone.
 
         ``is_update``: PJMEDIA takes it for the same key as the packet before, by digit and duration alone.
         """
@@ -109,7 +110,7 @@ class Keypad:
         return edges
 
     def _of_the_past(self, digit: str, timestamp_ms: int, *, may_be_new: bool) -> Key | None:
-        """Return the key that a packet is of and that has gone up: its end is repeated, or it was given up before."""
+        """Return the released key that a packet belongs to: its end is repeated, or it was given up before."""
         for key in self._up:
             if key.has(digit, timestamp_ms) and not may_be_new:
                 return key
@@ -119,14 +120,14 @@ class Keypad:
         return None
 
     def overdue(self, now_ns: int) -> Key | None:
-        """Return the key that has to be reported though nothing said that it went up."""
+        """Return the key that must be reported although its end did not arrive."""
         down = self._down
         if down is None or (now_ns - down.heard_ns < LOST_AFTER_NS and now_ns - down.began_ns < MAX_DOWN_NS):
             return None
         return self.release()
 
     def release(self) -> Key | None:
-        """Return the key that is down, as it goes up or the call ends."""
+        """Return the key that is down, as it is released or the call ends."""
         key, self._down = self._down, None
         if key is not None:
             self._up.append(key)
@@ -134,5 +135,5 @@ class Keypad:
 
 
 def checked_duration_ms(duration_ms: int) -> int:
-    """Return a stated duration; 0 if it cannot be one."""
+    """Return the stated duration; 0 if it is impossible."""
     return duration_ms if 0 <= duration_ms <= MAX_DURATION_MS else 0

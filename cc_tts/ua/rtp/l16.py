@@ -1,5 +1,5 @@
-"""L16/8000 (RFC 3551 §4.5.11), for those who offer nothing else: a loopback leg of FreeSWITCH does. It is answered, and
-offered by us only inside a call that speaks it.
+"""L16/8000 (RFC 3551 §4.5.11), for peers that offer nothing else, such as a loopback leg of FreeSWITCH. We accept it, and
+offer it only inside a call that already uses it.
 
 PJMEDIA has the codec, but its builds list it at 44.1 kHz alone. Registering a factory that adds 8 kHz to the list is
 enough: PJMEDIA's own L16 factory makes the codec, for any rate. PJMEDIA answers and offers whatever is enabled, so the codec
@@ -15,7 +15,7 @@ from cc_tts.ua.guard.sdp_check import L16_PAYLOAD_TYPE
 
 NAME: Final = "L16"
 SDP_NAME: Final = "L16/8000"
-"""An SDP names the codec so."""
+"""The name of the codec in an SDP."""
 CODEC_ID: Final = "L16/8000/1"
 _AUDIO: Final = 1
 """This is ``PJMEDIA_TYPE_AUDIO`` (pjmedia/types.h)."""
@@ -79,11 +79,11 @@ class L16:
         self._is_installed = True
 
     def before_answer(self, codecs: frozenset[str]) -> None:
-        """An offer is about to be answered that names these of our codecs: any other goes before L16."""
+        """An offer with these of our codecs is about to be answered: any other codec is preferred to L16."""
         self._switch(on=codecs == {SDP_NAME})
 
     def before_offer(self, codec: str) -> None:
-        """We are about to make an offer in a call that speaks this codec so far."""
+        """We are about to make an offer in a call that uses this codec now."""
         self._switch(on=codec == NAME)
 
     def _switch(self, *, on: bool) -> None:

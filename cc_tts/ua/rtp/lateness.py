@@ -15,16 +15,18 @@ from cc_tts.ua.messages import MediaLateness
 
 TURN_NS: Final = 1_000_000_000
 WINDOW_TURNS: Final = 5
-"""The percentile is of this many seconds; unmeasured."""
+"""The percentile is taken over this many seconds; unmeasured."""
 MIN_FRAMES: Final = 100
-"""Fewer in the window, 2 s of one call, make no percentile (unmeasured)."""
+"""There is no percentile with fewer frames in the window, 2 s of one call (unmeasured)."""
 MIN_LATE_FRAMES: Final = 10
-"""Fewer above the bound refuse no call: of one call, three late frames in five seconds are 1 % already (unmeasured)."""
+"""No call is refused with fewer late frames: in a single call three late frames in five seconds are 1 % already
+(unmeasured).
+"""
 PERCENTILE: Final = 0.99
 RELEASE_SHARE: Final = 0.5
 """Calls are accepted again at this share of the bound; unmeasured."""
 LONGEST_MS: Final = 1000
-"""A leg that is asked for nothing for longer was on hold, or had no stream (unmeasured)."""
+"""A leg without a request for longer than this was on hold, or had no stream (unmeasured)."""
 _PTIME_NS: Final = PTIME_MS * NS_PER_MS
 
 
@@ -39,7 +41,9 @@ class TickLateness:
         self.refusing = False
 
     def add(self, gap_ns: int) -> None:
-        """A frame was asked for ``gap_ns`` after the last of its leg. REAL-TIME. Runs on: the media clock's thread."""
+        """Note that a frame was requested ``gap_ns`` after the previous one of its leg. REAL-TIME. Runs on: the media
+        clock's thread.
+        """
         late_ms = (gap_ns - _PTIME_NS) // NS_PER_MS
         if late_ms <= 0:
             self._counts[0] += 1
@@ -47,7 +51,7 @@ class TickLateness:
             self._counts[late_ms] += 1
 
     def tick(self, now_ns: int) -> MediaLateness | None:
-        """Look at the last seconds; ``None`` until a second has passed since the last look. Runs on: the SIP thread."""
+        """Evaluate the last seconds; ``None`` until a second has passed since the last time. Runs on: the SIP thread."""
         if now_ns - self._turned_ns < TURN_NS:
             return None
         self._turned_ns = now_ns
@@ -62,7 +66,7 @@ class TickLateness:
 
 
 def _percentile_ms(counts: Sequence[int]) -> float:
-    """Return the percentile of frames that are counted by whole ms of lateness."""
+    """Return the percentile from counts of frames by whole ms of lateness."""
     total = sum(counts)
     if total < MIN_FRAMES:
         return 0.0

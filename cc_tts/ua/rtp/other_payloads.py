@@ -1,4 +1,4 @@
-"""Packets of another payload type than those that a stream decodes are made such as it does, in place.
+"""Converts packets of other payload types to the one that a stream decodes, in place.
 
 An answer may name several codecs, and its sender may use any of them at any time (RFC 3264 §6.1, §7); others send with the
 numbers of their own SDP. PJMEDIA decodes one payload type, and one of telephone events. PCMU, PCMA and G.722 have 64 kbit/s
@@ -34,8 +34,8 @@ _Samples = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A stream decodes this: its codec, by the number in our SDP and the one in the far side's, and our number of telephone
-    events.
+    """The format that a stream decodes: its codec, by its number in our SDP and in the far side's, and our number for
+    telephone events.
     """
 
     codec: str
@@ -45,7 +45,7 @@ class Decoded:
 
 
 class OtherPayloads:
-    """Changes the packets of one stream."""
+    """Converts the packets of one stream."""
 
     def __init__(self, library: CLibrary, decoded: Decoded) -> None:
         self._decoded = decoded
@@ -85,7 +85,7 @@ class OtherPayloads:
 
 
 def _payload(packet: bytes) -> tuple[int, int]:
-    """Return where the payload begins and ends (RFC 3550 §5.1, §5.3.1); nowhere if the packet is malformed."""
+    """Return the start and the end of the payload (RFC 3550 §5.1, §5.3.1); an empty range if the packet is malformed."""
     begin = _HEADER_BYTES + 4 * (packet[0] & 0x0F)
     if packet[0] & 0x10 and len(packet) >= begin + 4:
         begin += 4 + 4 * int.from_bytes(packet[begin + 2 : begin + 4])
@@ -94,7 +94,7 @@ def _payload(packet: bytes) -> tuple[int, int]:
 
 
 class _G722:
-    """PJMEDIA's G.722, between its octets and samples of 8 kHz."""
+    """PJMEDIA's G.722 codec, between its octets and samples of 8 kHz."""
 
     def __init__(self, library: CLibrary) -> None:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t

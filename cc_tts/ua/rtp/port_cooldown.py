@@ -19,17 +19,17 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.schema import RtpConfig
 
 MAX_PAIRS: Final = 1000
-"""This many pairs of ports are held at most; each takes two open files. At 100 calls a second that is ten seconds' worth;
-unmeasured.
+"""The most pairs of ports that are held; each takes two open files. At 100 calls a second this is ten
+seconds; unmeasured.
 """
 SPARE_PAIRS: Final = 2
-"""This many pairs are left free for the next calls: the one being set up, and one that another process may have taken."""
+"""The pairs that are left free for the next calls: the one being set up, and one that another process may have taken."""
 
 log = logs.get(__name__)
 
 
 def bind(host: str, port: int) -> Callable[[], None]:
-    """Take a UDP port, with the smallest buffer there is; returns what gives it back. Raises ``OSError``."""
+    """Bind a UDP port, with the smallest buffer; return the function that releases it. Raises ``OSError``."""
     taken = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
@@ -41,7 +41,7 @@ def bind(host: str, port: int) -> Callable[[], None]:
 
 
 class PortCooldown:
-    """The pairs of ports that are held, oldest first, and those that could not be taken yet."""
+    """The pairs of ports that are held, oldest first, and those that could not be bound yet."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class PortCooldown:
         return len(self._held)
 
     def take(self, rtp_ports: Iterable[int]) -> None:
-        """Hold the ports of a call that has ended, and the ones above them (RTCP, RFC 3550 §11)."""
+        """Hold the ports of an ended call, and the ports above them (RTCP, RFC 3550 §11)."""
         if not self._cooldown_ns:
             return
         until_ns = self._clock.now_ns() + self._cooldown_ns
@@ -74,7 +74,9 @@ class PortCooldown:
         self._take_awaited()
 
     def tick(self, num_calls: int) -> None:
-        """Release what was held long enough, and what the next calls need; in every turn and before each new call."""
+        """Release the ports that were held long enough, or that the next calls need. Called in every turn and before each
+        new call.
+        """
         if not self._held and not self._awaited:
             return
         now_ns = self._clock.now_ns()

@@ -1,4 +1,4 @@
-"""Where a leg's RTP comes from and goes to. Runs on: the SIP thread.
+"""The source and the destination of a leg's RTP. Runs on: the SIP thread.
 
 The server build of pjsua2 takes RTP from one source and discards the rest (``sip/pjproject/patches/0002-rtp-latch.patch``).
 Others follow whoever sends ten packets (RFC 4961 without the latch of RFC 7362): there a change can only be reported.
@@ -9,8 +9,8 @@ from typing import Any, Final
 from cc_tts import logs
 
 REPORT_DISCARDED: Final = 50
-"""This many packets, one second of RTP, are thrown away before they are reported: they come from elsewhere, or are of a
-payload type that nothing can be made of; unmeasured.
+"""The packets, one second of RTP, that are discarded before it is reported: they come from elsewhere, or have an unusable
+payload type; unmeasured.
 """
 
 log = logs.get(__name__)
@@ -23,7 +23,8 @@ def port_of(name: str) -> int | None:
 
 
 class RtpSourceWatch:
-    """Reports once a call when RTP comes from elsewhere, and when it is not heard.
+    """Reports once for each call that RTP comes from elsewhere, or that it is not heard. ``follows_rtp``: the build then
+    also sends to the new source.
 
     ``follows_rtp``: the build then sends to where it comes from.
     """
@@ -35,11 +36,11 @@ class RtpSourceWatch:
         self._reported = self._reported_discarded = False
 
     def new_stream(self) -> None:
-        """Media was negotiated again: it may come from elsewhere now."""
+        """Media was negotiated again, so RTP may come from elsewhere now."""
         self._source = ""
 
     def poll(self, call: Any, stream_index: int, *, num_discarded: int) -> None:
-        """Look at a leg that has a stream; ``num_discarded`` packets were thrown away so far."""
+        """Check a leg with a stream; ``num_discarded`` packets were discarded so far."""
         if num_discarded >= REPORT_DISCARDED and not self._reported_discarded:
             self._reported_discarded = True
             log.warning("rtp_discarded", call_id=self._call_id, packets=num_discarded)

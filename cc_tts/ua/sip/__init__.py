@@ -1,1 +1,1 @@
-"""SIP beside PJSIP: accounts, registration, headers, URIs."""
+"""SIP functions beside PJSIP: accounts, registration, headers, URIs."""

@@ -20,7 +20,7 @@ _SRTP_USE: Final = {
 
 
 class Account(pj.Account):  # type: ignore[misc]
-    """Hands incoming calls on, as soon as it is made."""
+    """Passes on incoming calls. It is active as soon as it is made."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Account(pj.Account):  # type: ignore[misc]
         self._on_incoming = on_incoming
         self._on_registration = on_registration
         self.on_answer: Callable[[int, int, str], None] = lambda _token, _sip_code, _response: None
-        """Gets what becomes of a request of its own that belongs to no call: its token, the status, the response."""
+        """Called with the result of a request outside a call: its token, the status, the response."""
         self.create(config)
 
     @callback
@@ -61,7 +61,7 @@ class Account(pj.Account):  # type: ignore[misc]
 
 
 def local_config(settings: UaSettings) -> Any:
-    """Return the account for calls that come in by address."""
+    """Return the account for calls that arrive by address."""
     config = _common(settings)
     config.idUri = settings.local_uri
     config.priority = 0
@@ -73,7 +73,7 @@ def local_config(settings: UaSettings) -> Any:
 
 
 def digest_config(settings: UaSettings, proxy: str = "") -> Any:
-    """Return the account of the registered user for calls that we place: it answers digest challenges (RFC 3261 §22)."""
+    """Return the registered user's account for calls that we place: it answers digest challenges (RFC 3261 §22)."""
     config = _common(settings)
     config.idUri = settings.account_uri
     config.priority = 1
@@ -87,7 +87,7 @@ def digest_config(settings: UaSettings, proxy: str = "") -> Any:
 
 
 def registered_config(settings: UaSettings, proxy: str = "") -> Any:
-    """Return the same account, registering (RFC 3261 §10.2): calls to it come where all calls come in."""
+    """Return the same account with registration (RFC 3261 §10.2): its calls arrive where all calls do."""
     config = digest_config(settings, proxy)
     registration = settings.registration
     if settings.dispatcher_port:
@@ -126,7 +126,7 @@ def _common(settings: UaSettings) -> Any:
 
 
 def _set_srtp(media: Any, settings: UaSettings) -> None:
-    """Use SRTP with keys in the SDP (RFC 4568) over any transport; the operator is warned where others can read them."""
+    """Use SRTP with keys in the SDP (RFC 4568) over any transport; the operator is warned if others can read them."""
     media.srtpUse = _SRTP_USE[settings.rtp.srtp]
     media.srtpSecureSignaling = 0
     for name in CRYPTO_SUITES:

@@ -1,4 +1,4 @@
-"""The headers by which our BYE and our refusals tell the far side why. No pjsua2 here."""
+"""The headers of our BYE and our refusals that give the reason. No pjsua2 here."""
 
 from typing import Final
 
@@ -14,13 +14,13 @@ Q850_CAUSES: Final = {
     "rtp_inactivity": 102,
     "no_response": 102,
 }
-"""These are causes of ITU-T Q.850 for reasons other than an ordinary end."""
+"""The causes of ITU-T Q.850 for endings other than a normal one."""
 _TEXTS: Final = {NORMAL_CLEARING: "Normal call clearing", 41: "Temporary failure", 102: "Recovery on timer expiry"}
 
 
 def bye_headers(hangup: Hangup, *, played_ms: float) -> dict[str, str]:
-    """Return the headers: X-TTS-Cause, X-TTS-Played-Ms of the last prompt, what was collected and how a transfer went if
-    that is so, and Reason with the status of whoever ended the call if there is one (RFC 3326 §2), else with a cause of
+    """Return the headers of our BYE: X-TTS-Cause, X-TTS-Played-Ms of the last prompt, the collected digits and the result of
+    a transfer if there are any, and Reason with the SIP status if one ended the call (RFC 3326 §2), else with a cause of
     ITU-T Q.850.
     """
     number = Q850_CAUSES.get(hangup.cause, NORMAL_CLEARING)
@@ -33,7 +33,9 @@ def bye_headers(hangup: Hangup, *, played_ms: float) -> dict[str, str]:
 
 
 def refusal_headers(hangup: Hangup, *, server: str) -> dict[str, str]:
-    """Return Server, Warning with the reason (RFC 3261 §20.43) and Retry-After of a final refusal, if they are set."""
+    """Return Server, Warning with the reason (RFC 3261 §20.43) and Retry-After of a final refusal, as far as
+    they are set.
+    """
     headers = {
         "Server": server,
         "Warning": f"399 cc-tts {quoted(hangup.reason)}" if hangup.reason else "",

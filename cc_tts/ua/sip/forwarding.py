@@ -1,4 +1,4 @@
-"""The Via that the dispatcher writes into a request, and takes out of the response (RFC 3261 §16.11, RFC 3581).
+"""The Via that the dispatcher adds to a request and removes from the response (RFC 3261 §16.11, RFC 3581).
 
 It adds a Via of its own. The parameters :data:`SOURCE` and :data:`PORT` of that Via say where the request came from and
 where the responses go, so that the dispatcher keeps no transactions, and a UA process knows the sender's address.
@@ -17,7 +17,7 @@ Address = tuple[str, int]
 _REQUEST_LINE: Final = re.compile(rb"([A-Za-z0-9.!%*_+`'~-]+) +[^\s]+ +SIP/2\.0[ \t]*\r?\n")
 """RFC 3261 §7.1. The method is a token (§25.1), so that no header can stand in its place."""
 _VIA: Final = re.compile(rb"^(?:via|v)[ \t]*:\s*((?:[^,\r\n]|\r?\n[ \t])*)", re.IGNORECASE | re.MULTILINE)
-"""The first value of the first Via; lines that begin with white space belong to the one before (RFC 3261 §7.3.1)."""
+"""The first value of the first Via; lines that begin with white space continue the one before (RFC 3261 §7.3.1)."""
 _CALL_ID: Final = re.compile(rb"^(?:call-id|i)[ \t]*:\s*(\S*)", re.IGNORECASE | re.MULTILINE)
 _CSEQ: Final = re.compile(rb"^cseq[ \t]*:\s*(\d{1,10})", re.IGNORECASE | re.MULTILINE)
 _SENT_BY: Final = re.compile(rb"SIP\s*/\s*2\.0\s*/\s*UDP\s+[^\s;:]+(?:\s*:\s*(\d{1,5}))?", re.IGNORECASE)
@@ -47,7 +47,7 @@ def call_id_of(datagram: bytes) -> bytes:
 
 
 def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
-    """Return ``request``, which came from ``source``, with a Via that brings its responses to ``via``; ``None`` if it has no
+    """Return ``request``, which came from ``source``, with a Via that routes its responses to ``via``; ``None`` if it has no
     Via.
 
     The client's own Via gets ``received`` and, if it asks for it, ``rport`` (RFC 3581 §4). The new branch is the same for
@@ -67,7 +67,7 @@ def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
 
 
 def returned(response: bytes) -> tuple[bytes, Address] | None:
-    """Return ``response`` without the dispatcher's Via, and where it goes; ``None`` if the first Via is not the
+    """Return ``response`` without the dispatcher's Via, and its destination; ``None`` if the first Via is not the
     dispatcher's.
     """
     head = _head(response)
@@ -79,19 +79,21 @@ def returned(response: bytes) -> tuple[bytes, Address] | None:
 
 
 def sender_port(response: bytes) -> int:
-    """Return the port of whoever sent the request, by the first Via; 0 if it is no response."""
+    """Return the port of the request's sender from the first Via; 0 if it is no response."""
     found = _VIA.search(_head(response)) if response.startswith(b"SIP/2.0 ") else None
     return int(_group(_SENT_BY.match(_group(found)), b"0"))
 
 
 def source_of(request: str) -> str:
-    """Return the host in the dispatcher's Via, empty without one. Anybody can write one: ask only of what it sent."""
+    """Return the host in the dispatcher's Via, empty without one. Anybody can forge one: use it only for messages of the
+    dispatcher.
+    """
     back = returned(request.encode("utf-8", "surrogateescape"))
     return back[1][0] if back else ""
 
 
 def refusal(request: bytes, source: Address, *, retry_after_s: int) -> tuple[bytes, Address] | None:
-    """Return a 503 with Retry-After (RFC 3261 §21.5.4) and where it goes; ``None`` if the request has no Via."""
+    """Return a 503 with Retry-After (RFC 3261 §21.5.4) and its destination; ``None`` if the request has no Via."""
     head = _head(request)
     found = _VIA.search(head)
     if found is None:

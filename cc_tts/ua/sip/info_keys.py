@@ -8,11 +8,12 @@ from cc_tts.clock import NS_PER_MS
 
 MEDIA_TYPE: Final = "application/dtmf-relay"
 MAX_PENDING: Final = 32
-"""PJMEDIA keeps as many keys for telephone events (``PJMEDIA_DTMF_BUF_SIZE``)."""
+"""The most keys that wait, as many as PJMEDIA keeps for telephone events (``PJMEDIA_DTMF_BUF_SIZE``)."""
 
 
 class InfoKeys:
-    """Sends one key after another: the next when the one before was answered and is over, so that none overtakes another.
+    """Sends one key after another: the next when the one before was answered and its duration is over, so that the order is
+    kept. ``send`` gets a body; ``on_failed`` gets the reason why the remaining keys are not sent.
 
     ``send`` gets a body; ``on_failed`` why the keys that are left are not sent.
     """
@@ -25,7 +26,7 @@ class InfoKeys:
         self._free_ns = 0
 
     def put(self, digits: str, duration_ms: int, now_ns: int) -> None:
-        """Send these keys, behind those that wait."""
+        """Queue these keys for sending."""
         if len(self._pending) + len(digits) > MAX_PENDING:
             self._on_failed(f"more than {MAX_PENDING} keys wait for their turn")
             return

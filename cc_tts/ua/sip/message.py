@@ -1,4 +1,4 @@
-"""Headers that pjsua2 does not hand over, from the text of a message that PJSIP has parsed already. No pjsua2 here."""
+"""Reads headers that pjsua2 does not expose from the text of a message that PJSIP has parsed already. No pjsua2 here."""
 
 import functools
 import re
@@ -7,9 +7,9 @@ from typing import Final
 
 MAX_HEADERS: Final = 64  # unmeasured
 MAX_VALUE_CHARS: Final = 65_535
-"""No build of PJSIP takes more of a whole message, so that no text is cut."""
+"""No build of PJSIP accepts a longer message, so no value is cut."""
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
-"""One that is not closed goes to the end of the text, so that no text takes more than one pass."""
+"""An unclosed quotation extends to the end of the text, so that no text takes more than one pass."""
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
 _COMPACT: Final = {
     "c": "content-type",
@@ -22,17 +22,17 @@ _COMPACT: Final = {
     "r": "refer-to",
     "t": "to",
 }
-"""The headers that are looked at here have these compact forms (RFC 3261 §7.3.3)."""
+"""The compact forms of the headers that are read here (RFC 3261 §7.3.3)."""
 _SINGLE: Final = ("call-id", "from", "to", "cseq")
 _OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
 MAX_OPTION_TAGS: Final = 20  # unmeasured
 MAX_CONTACTS: Final = 10  # unmeasured
 MAX_CONTACT_CHARS: Final = 512  # unmeasured
 _CONTACT: Final = re.compile(r"<([^<>]*)>[^,]*|([^,;<>]+)[^,<>]*")
-"""An address in brackets, or without (RFC 3261 §20.10: then what follows a semicolon is no part of the URI)."""
+"""An address with or without brackets (RFC 3261 §20.10: without, the part after a semicolon does not belong to the URI)."""
 _IDENTITY: Final = ("P-Asserted-Identity", "Remote-Party-ID", "Diversion", "History-Info")
 MAX_LENGTH_DIGITS: Final = 9
-"""Content-Length has fewer digits: PJSIP takes no more than 65,535 bytes."""
+"""The most digits of Content-Length: PJSIP accepts no more than 65,535 bytes."""
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
 _SIP_URI: Final = re.compile(
     r"sips?:(?:[^@<>\s]+@)?(?:\[[0-9a-f:.]+\]|[\w.-]{1,253})(?::\d{1,5})?(?:[;?][^<>\s]*)?", re.IGNORECASE | re.ASCII
@@ -69,7 +69,9 @@ def cseq_method(message: str) -> str:
 
 
 def contradiction(message: str) -> str:
-    """Return what is wrong about CSeq or Content-Length of a request, in words for a reason phrase; empty if nothing.
+    """Return what is wrong with CSeq or Content-Length of a request, in words for a reason phrase; empty if nothing is.
+    PJSIP checks neither the method in CSeq (RFC 3261 §8.1.1.5) nor, in a datagram, Content-Length against the actual body
+    (§18.3).
 
     PJSIP compares neither: the method in CSeq (RFC 3261 §8.1.1.5) and, in a datagram, Content-Length with what there is of a
     body (§18.3).
@@ -92,7 +94,7 @@ def request_uri(message: str) -> str:
 
 
 def has_foreign_uri(message: str, *names: str) -> bool:
-    """Whether a header of these names holds something else than SIP URIs of a host that can be looked up."""
+    """Whether one of these headers holds anything but SIP URIs of a host that can be looked up."""
     return not all(map(_has_sip_uris, header_values(message, *names)))
 
 
@@ -125,7 +127,7 @@ def media_type(message: str) -> str:
 
 
 def key_of(message: str) -> tuple[str, int] | None:
-    """Return the key that an INFO carries, and its duration in ms, 0 if unknown; ``None`` if its body is malformed.
+    """Return the key in an INFO, and its duration in ms, 0 if unknown; ``None`` if its body is malformed.
 
     ``application/dtmf-relay`` has lines, ``application/dtmf`` the key alone; in both the key is written as itself or as the
     number of its event.
@@ -140,12 +142,12 @@ def key_of(message: str) -> tuple[str, int] | None:
 
 
 def is_for_sip(request: str) -> bool:
-    """Whether the Request-URI is a ``sip:`` or ``sips:`` URI, also where PJSIP passes over too many blanks."""
+    """Whether the Request-URI is a ``sip:`` or ``sips:`` URI, also if there are extra blanks, which PJSIP accepts."""
     return any(word.lower().startswith(("sip:", "sips:")) for word in request.split(maxsplit=2)[1:2])
 
 
 def via_transport(message: str) -> str:
-    """Return the transport of the topmost Via (RFC 3261 §20.42), lower case; of a response to us that is the one we sent
+    """Return the transport of the topmost Via (RFC 3261 §20.42), lower case; in a response to us that is the one we sent
     over.
     """
     match = _VIA.search(message.split("\r\n\r\n", 1)[0])
@@ -174,14 +176,14 @@ def identity_headers(message: str) -> dict[str, str]:
 
 
 def contacts(message: str) -> list[str]:
-    """Return URIs in Contact, at most :data:`MAX_CONTACTS` of at most :data:`MAX_CONTACT_CHARS` characters."""
+    """Return the URIs in Contact, at most :data:`MAX_CONTACTS` of at most :data:`MAX_CONTACT_CHARS` characters."""
     values = (_QUOTED.sub("", value) for value in header_values(message, "contact"))
     found = ((each[1] or each[2] or "").strip() for value in values for each in _CONTACT.finditer(value))
     return [uri[:MAX_CONTACT_CHARS] for uri in found if uri not in ("", "*")][:MAX_CONTACTS]
 
 
 def header_values(message: str, *names: str) -> list[str]:
-    """Return values of every header of these names, whether these are written out or compact, in order."""
+    """Return the values of all headers of these names, in either form, in order."""
     wanted = {name.lower() for name in names}
     return [value for _, name, value in _fields(message) if name in wanted and value is not None]
 
@@ -192,13 +194,13 @@ def header_value(message: str, name: str) -> str:
 
 
 def required_extensions(message: str) -> list[str]:
-    """Return option tags of Require (RFC 3261 §20.32), lower case, in order, whatever was written there."""
+    """Return the option tags of Require (RFC 3261 §20.32), lower case, in order, valid or not."""
     tags = (tag.strip().lower() for value in header_values(message, "require") for tag in value.split(","))
     return [tag for tag in tags if tag]
 
 
 def option_tags(tags: Sequence[str]) -> str:
-    """Return a header's value that lists those of ``tags`` that are tokens, at most :data:`MAX_OPTION_TAGS`."""
+    """Return a header value that lists the valid ``tags``, at most :data:`MAX_OPTION_TAGS`."""
     return ", ".join([tag for tag in tags if _OPTION_TAG.fullmatch(tag)][:MAX_OPTION_TAGS])
 
 
@@ -224,7 +226,7 @@ def from_tag(message: str) -> str:
 
 
 def _tag(message: str, name: str) -> str:
-    """Return the tag of To or From: a parameter behind the brackets, or behind the address if there are none."""
+    """Return the tag of To or From: a parameter after the brackets, or after the address if there are none."""
     match = _TAG.search(_QUOTED.sub("", header_value(message, name)).rpartition(">")[2])
     return match[1] if match else ""
 

@@ -1,25 +1,25 @@
-"""Payload types of a session description: telephone events (RFC 4733 §2.4.1), and which codecs are named. No pjsua2 here."""
+"""The payload types in a session description: telephone events (RFC 4733 §2.4.1) and codecs. No pjsua2 here."""
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
 USUAL: Final = 101
-"""Nearly every phone and PBX gives this to telephone events, some whatever was offered. PJMEDIA offers 120."""
+"""The usual payload type of telephone events; some peers use it whatever was offered. PJMEDIA offers 120."""
 STATIC: Final = {"PCMU": "0", "PCMA": "8", "G722": "9"}
-"""PJMEDIA gives these payload types to our codecs (RFC 3551 §6)."""
+"""PJMEDIA's payload types of our codecs (RFC 3551 §6)."""
 _RTPMAP: Final = re.compile(r"^a=rtpmap:(\d{1,3}) +telephone-event/8000", re.MULTILINE | re.IGNORECASE)
 _AUDIO: Final = re.compile(r"^m=audio .*$", re.MULTILINE)
 
 
 def event_type(sdp: str) -> int | None:
-    """Return the first payload type that is named, ``None`` if none is."""
+    """Return the first payload type of telephone events, ``None`` if there is none."""
     found = _RTPMAP.search(sdp)
     return int(found[1]) if found else None
 
 
 def with_event_type(sdp: str, wanted: int) -> str:
-    """Return the description with another payload type, unless something else has it."""
+    """Return the description with another payload type for telephone events, unless that is used already."""
     given = event_type(sdp)
     if given is None or re.search(rf"^(m=audio .* {wanted}\b|a=rtpmap:{wanted} )", sdp, re.MULTILINE):
         return sdp

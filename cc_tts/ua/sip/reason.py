@@ -24,7 +24,9 @@ _PARAMETER: Final = re.compile(rf";[ \t]*([\w.-]+)[ \t]*=[ \t]*({_QUOTED}|[^\s;,
 
 @dataclass(frozen=True, slots=True)
 class RemoteReason:
-    """One value of the header: ``cause`` is of ITU-T Q.850 or a SIP status, by ``protocol``; ``None`` if it names none."""
+    """One value of the header. ``cause``: of ITU-T Q.850 or a SIP status, depending on ``protocol``; ``None`` if there is
+    none.
+    """
 
     protocol: str
     cause: int | None = None
@@ -32,7 +34,7 @@ class RemoteReason:
 
 
 def remote_reasons(message: str) -> tuple[RemoteReason, ...]:
-    """Return what a message of the far side names, at most :data:`MAX_REASONS`; what is malformed is left out."""
+    """Return the reasons in a message of the far side, at most :data:`MAX_REASONS`; malformed ones are left out."""
     found: list[RemoteReason] = []
     for header in sip_message.header_values(message, "reason")[:MAX_REASONS]:
         value, at = header[:MAX_HEADER_CHARS], 0

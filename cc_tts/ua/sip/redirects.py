@@ -1,4 +1,4 @@
-"""Which of the addresses that a redirection names are tried (RFC 3261 §8.1.3.4). No pjsua2 here."""
+"""Which addresses of a redirection are tried (RFC 3261 §8.1.3.4). No pjsua2 here."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from cc_tts.ua.sip import uri as sip_uri
 
 MAX_REDIRECTS: Final = 5
-"""This many redirections of one call are followed; unmeasured."""
+"""The most redirections of one call that are followed; unmeasured."""
 
 
 class Redirects:

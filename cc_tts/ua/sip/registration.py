@@ -25,7 +25,7 @@ log = logs.get(__name__)
 
 
 class Registration:
-    """The account that registers, and when it does so again."""
+    """One account that registers, and when it registers again."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Registration:
         self.account = Account(self._config, on_incoming=on_incoming, on_registration=self._on_answer, trunk=trunk)
 
     def tick(self, *, is_idle: bool) -> None:
-        """Register again if it is time. ``is_idle``: no call has to do with the account."""
+        """Register again if it is due. ``is_idle``: no call uses the account."""
         if self._is_untold and self._answer is not None:
             self._is_untold = False
             self._send(self._answer)
@@ -65,11 +65,11 @@ class Registration:
             self._pace.failed()
 
     def tell_again(self) -> None:
-        """Another server does not know yet what the registrar answered last."""
+        """Report the registrar's last answer again, for a server that does not know it yet."""
         self._is_untold = True
 
     def stop(self) -> None:
-        """End it: nothing is registered again, and answers count no more."""
+        """End it: no further registration, and answers are ignored."""
         self._is_over = True
         self._pace.stop()
 
@@ -92,7 +92,7 @@ class Registration:
 
 
 class Accounts:
-    """The accounts of a user agent: for calls by address, for the calls that we place, and those that register: that of
+    """The accounts of a user agent: for calls by address, for calls that we place, and those that register: that of
     ``[registration]`` and one for each trunk.
     """
 
@@ -109,7 +109,7 @@ class Accounts:
         self._all = [self._account(local_config(settings))]
         self._registrations: list[Registration] = []
         self._placing = {"": self._all[0]}
-        """Calls that we place are of these accounts, by trunk."""
+        """The accounts of the calls that we place, by trunk."""
         if settings.registration.registrar:
             self._add(settings)
         for name, trunk in settings.trunks.items():
@@ -134,12 +134,12 @@ class Accounts:
         return self._placing[trunk]
 
     def tick(self, *, is_idle: bool) -> None:
-        """Register again with those whose time it is. ``is_idle``: there is no call."""
+        """Register the due accounts again. ``is_idle``: there is no call."""
         for registration in self._registrations:
             registration.tick(is_idle=is_idle)
 
     def tell_again(self) -> None:
-        """Another server does not know yet what the registrars answered last."""
+        """Report the registrars' last answers again, for a server that does not know them yet."""
         for registration in self._registrations:
             registration.tell_again()
 

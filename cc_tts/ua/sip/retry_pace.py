@@ -1,4 +1,4 @@
-"""When to try again what has failed: pauses that grow. No pjsua2 here."""
+"""The growing pauses before something that has failed is tried again. No pjsua2 here."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ class RetryPace:
         self._due_ns: int | None = None
 
     def failed(self) -> None:
-        """The last try failed: the next one is after the next pause."""
+        """The last attempt failed: the next one follows after the next pause."""
         pause_s = self._first_s
         if self._failures:
             pause_s = min(self._base_s * 2.0 ** min(self._failures - 1, 20), max(MAX_PAUSE_S, self._base_s))
@@ -26,15 +26,15 @@ class RetryPace:
         self._due_ns = self._clock.now_ns() + round(pause_s * 1000 * NS_PER_MS)
 
     def succeeded(self) -> None:
-        """The last try worked: nothing is to be done until one fails."""
+        """The last attempt succeeded: nothing is due until one fails."""
         self._failures, self._due_ns = 0, None
 
     def stop(self) -> None:
-        """Give up: there are no more tries."""
+        """Give up: there are no more attempts."""
         self._due_ns = None
 
     def is_due(self) -> bool:
-        """Whether to try now; true once a pause."""
+        """Whether to try now; true once for each pause."""
         if self._due_ns is None or self._clock.now_ns() < self._due_ns:
             return False
         self._due_ns = None

@@ -18,7 +18,7 @@ from cc_tts.ua.pjsua2_build import BUILD, NO_TLS, START_SERVER_BUILD
 log = logs.get(__name__)
 
 HANDSHAKE_TIMEOUT_MS: Final = 5000
-"""A peer that connects and does not finish its TLS handshake is dropped after this; unmeasured."""
+"""A peer that does not finish its TLS handshake within this time is disconnected; unmeasured."""
 _TLS_1_2_OR_1_3: Final = 1 << 4 | 1 << 5
 """PJ_SSL_SOCK_PROTO_TLS1_2 and _TLS1_3, which have no names in Python; RFC 8996 deprecates what is older."""
 _CIPHERS: Final = (0x1301, 0x1302, 0x1303, 0xC02B, 0xC02C, 0xCCA9, 0xC02F, 0xC030, 0xCCA8, 0x9E, 0x9F, 0xCCAA)
@@ -28,7 +28,7 @@ TLS 1.2 (RFC 9325 §4.2). No CBC, no key exchange by RSA. OpenSSL offers those o
 
 
 def open_all(endpoint: Any, settings: UaSettings, transports: Iterable[str], *, is_wheel: bool) -> None:
-    """Listen on each. Raises ``RuntimeError`` if an address is taken or not ours, or this build is not fit for TLS."""
+    """Listen on each. Raises ``RuntimeError`` if an address is taken or not ours, or this build has no TLS."""
     for name in transports:
         if is_wheel:
             _check_wheel(settings, name)
@@ -66,7 +66,7 @@ def _transport_config(settings: UaSettings, name: str) -> Any:
 
 
 def renew_tls(endpoint: Any, settings: UaSettings, *, before: UaSettings) -> str | None:
-    """Listen for TLS again, with new files and checks; returns why it cannot, and goes on with ``before`` then."""
+    """Listen for TLS again with new files and checks; return why that failed, and continue with ``before`` then."""
     for transport_id in endpoint.transportEnum():
         if endpoint.transportGetInfo(transport_id).type == pj.PJSIP_TRANSPORT_TLS:
             endpoint.transportClose(transport_id)

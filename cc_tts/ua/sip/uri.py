@@ -1,4 +1,4 @@
-"""SIP URIs that we send requests to. No pjsua2 here."""
+"""The SIP URIs that we send requests to. No pjsua2 here."""
 
 import re
 from typing import Final
@@ -9,7 +9,7 @@ _SIP_URI: Final = re.compile(r"sips?:(?:[^@]*@)?(\[[^\]]*\]|[^:;?\s]*)(?::[0-9]*
 
 
 def with_transport(uri: str, transports: tuple[str, ...]) -> str:
-    """Return ``uri`` with a transport that is served, TLS first, if it names none and UDP is not served (RFC 3263 §4.1)."""
+    """Return ``uri`` with an available transport, TLS first, if it names none and UDP is not available (RFC 3263 §4.1)."""
     scheme, _, rest = uri.partition(":")
     named = any(each.lower().startswith("transport=") for each in rest.split(";")[1:])
     if named or scheme.lower() == "sips" or "udp" in transports:
@@ -18,7 +18,9 @@ def with_transport(uri: str, transports: tuple[str, ...]) -> str:
 
 
 def destination(uri: str) -> str:
-    """Return where a request is sent, lower case: ``maddr``, else the host (RFC 3261 §19.1.1); empty if it is no SIP URI."""
+    """Return the destination of a request, lower case: ``maddr``, else the host (RFC 3261 §19.1.1); empty if it is no SIP
+    URI.
+    """
     match = _SIP_URI.match(uri)
     return (_parameters(match[2]).get("maddr") or match[1]).lower() if match else ""
 
@@ -46,8 +48,8 @@ def fault_of_target(uri: str, transports: tuple[str, ...]) -> str:
 
 
 def is_trusted_target(uri: str, *, peers: PeerList, registrar: str) -> bool:
-    """Whether a request to ``uri`` goes to a trusted peer or to the registrar, so that it may assert an identity
-    (RFC 3325 §6). A name is trusted only if it is the registrar's.
+    """Whether a request to ``uri`` goes to a trusted peer or to the registrar, so that it may assert an identity (RFC 3325
+    §6). A name is trusted only if it is the registrar's.
     """
     host = destination(uri)
     if registrar and not re.match("sips?:", registrar, re.IGNORECASE):
@@ -56,8 +58,8 @@ def is_trusted_target(uri: str, *, peers: PeerList, registrar: str) -> bool:
 
 
 def may_redirect(first: str, target: str, transports: tuple[str, ...]) -> bool:
-    """Whether a call to ``first`` may go on to ``target``, which the far side named: a URI that we can reach, that adds no
-    headers to the INVITE (RFC 3261 §19.1.5) and does not leave TLS (§26.2.2).
+    """Whether a call to ``first`` may continue to ``target``, which the far side named: a URI that we can reach, that adds
+    no headers to the INVITE (RFC 3261 §19.1.5) and keeps TLS (§26.2.2).
     """
     is_downgrade = first[:5].lower() == "sips:" and target[:5].lower() != "sips:"
     is_reachable = not fault_of_target(target, transports) and with_transport(target, transports) == target

@@ -1,1 +1,1 @@
-"""Copies of SIP messages: a ring for each call, and HEP to a capture server."""
+"""Copies of SIP messages: a ring buffer for each call, and HEP to a capture server."""

@@ -1,4 +1,5 @@
-"""Masks in SIP messages what nobody but the two ends shall read: texts to be spoken, credentials, keys of media, digits.
+"""Masks secrets in SIP messages: texts to be spoken, credentials, media keys, digits. A mask has the length of the original,
+so that Content-Length and offsets stay right.
 
 What is masked keeps its length, so that Content-Length and offsets stay right. Patterns are looked for in lower case, and
 only where a word of theirs is there: most messages have none.
@@ -8,7 +9,7 @@ import re
 from typing import Final
 
 _VALUE: Final = rb"((?:[^\r\n]|\r?\n[ \t])*)"
-"""The value of a header, also a folded one (RFC 3261 §7.3.1)."""
+"""The value of a header, including folded lines (RFC 3261 §7.3.1)."""
 _SECRET_HEADERS: Final = re.compile(
     rb"\n(?:x-tts-(?:text|ssml|instructions|digits)|(?:proxy-)?authorization|authentication-info)[ \t]*:" + _VALUE
 )
@@ -18,11 +19,11 @@ _FIRST_LINE: Final = re.compile(
 _PLAY: Final = re.compile(
     rb"(?:;|%3b)[ \t]*(?:p|%70)(?:l|%6c)(?:a|%61)(?:y|%79)[ \t]*(?:=|%3d)(\"[^\"\r\n]*|[^;>?\s]*)"
 )
-"""The parameter that names what is played (RFC 4240 §3), which may be a text, in quotes too; its letters may be escaped."""
+"""The parameter that names what is played (RFC 4240 §3). It may be a text, also in quotes; its characters may be escaped."""
 _URI_HEADERS: Final = re.compile(
     rb"[?&](?:x-tts-(?:text|ssml|instructions|digits)|(?:proxy-)?authorization)=([^&>\s;\"]*)"
 )
-"""Headers that a URI asks for (RFC 3261 §19.1.1)."""
+"""Headers in a URI (RFC 3261 §19.1.1)."""
 _PASSWORD: Final = re.compile(rb"sips?:[^@:>\s\"]*+(?::(?:([^@>\s\"]++)@|[^@>\s\"]*+))?")
 """The password of a URI. What has none is passed as a whole: a search from each "sip:" in it takes quadratic time."""
 _SDP_KEYS: Final = re.compile(rb"\n(?:a=crypto:[^\r\n]*?inline:|a=key-mgmt:|a=ice-pwd:|k=)([^\r\n]*)")
@@ -36,7 +37,7 @@ _WORDS: Final[tuple[tuple[tuple[bytes, ...], re.Pattern[bytes]], ...]] = (
     ((b"@",), _PASSWORD),
     ((b"\na=", b"\nk="), _SDP_KEYS),
 )
-"""Each pattern with words of which one is in whatever it matches."""
+"""Each pattern, with words of which one occurs in every match."""
 _MASK: Final = bytes(each if each in b"\r\n \t" else ord("*") for each in range(256))
 
 

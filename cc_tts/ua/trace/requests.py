@@ -1,4 +1,4 @@
-"""The server's questions for the SIP messages of calls. Never imports pjsua2. Runs on: the event loop."""
+"""The server's requests for the SIP messages of calls. Never imports pjsua2. Runs on: the event loop."""
 
 import asyncio
 import itertools
@@ -10,20 +10,20 @@ from cc_tts.processes.channel import Message
 from cc_tts.ua.messages import CallTrace, SendTrace
 
 TRACE_TIMEOUT_S: Final = 3.0
-"""The UA processes may take this long to send what they keep of a call; unmeasured."""
+"""The time that the UA processes may take to send a trace; unmeasured."""
 RETRY_AFTER_S: Final = 2
 """Retry-After of a request that no process answers; unmeasured."""
 
 
 class TraceRequests:
-    """Asks every UA process, as nobody remembers which had a call that is over."""
+    """Asks every UA process, as it is not known which one had an ended call."""
 
     def __init__(self) -> None:
         self._serials = itertools.count(1)
         self._answers: dict[int, asyncio.Queue[CallTrace]] = {}
 
     async def ask(self, asked: Sequence[Callable[[Message], None]], call_id: str, sip_call_id: str) -> CallTrace:
-        """Return the answer with the most messages; ``asked`` send to the processes that are up.
+        """Return the answer with the most messages; ``asked`` sends the request to the running processes.
 
         Raises:
             UserAgentUnavailable: none is up, or one does not answer.

@@ -6,11 +6,13 @@ from typing import Final
 from cc_tts.ua.messages import TracedMessage
 
 MAX_CALL_BYTES: Final = 256 << 10
-"""Messages of one call; the channel takes 1 MiB in a record (unmeasured)."""
+"""The most bytes of messages of one call; the channel takes 1 MiB in a record (unmeasured)."""
 MAX_TOTAL_BYTES: Final = 32 << 20
-"""Messages of all calls of a process, ended ones among them: some 5,000 calls of seven messages (unmeasured)."""
+"""The most bytes of messages of all calls of a process, including ended ones: some 5,000 calls of seven messages
+(unmeasured).
+"""
 MAX_STRANGERS: Final = 200
-"""Dialogs that are no call, or none yet: refused INVITEs, a scanner (unmeasured)."""
+"""The most dialogs that are not, or not yet, calls: refused INVITEs, a scanner (unmeasured)."""
 
 
 class _Messages:
@@ -19,7 +21,7 @@ class _Messages:
         self.num_bytes = 0
 
     def add(self, message: TracedMessage) -> int:
-        """Keep a message. Return by how many bytes more is kept than before."""
+        """Add a message; return by how many bytes the contents have grown."""
         before = self.num_bytes
         if len(self.kept) == self.kept.maxlen:
             self.num_bytes -= len(self.kept.popleft().text)
@@ -31,7 +33,7 @@ class _Messages:
 
 
 class TraceRing:
-    """Messages by Call-ID. Those of strangers cannot push out what is kept of calls."""
+    """Messages by Call-ID. Dialogs that are no calls cannot displace the messages of calls."""
 
     def __init__(self, max_messages: int) -> None:
         self._max_messages = max_messages
@@ -40,7 +42,7 @@ class TraceRing:
         self._num_bytes = 0
 
     def add(self, sip_call_id: str, message: TracedMessage) -> None:
-        """Keep a message; the dialogs that were silent for longest are forgotten first."""
+        """Add a message; the dialogs that were silent for longest are forgotten first."""
         if (known := self._calls.get(sip_call_id)) is not None:
             self._num_bytes += known.add(message)
             self._calls.move_to_end(sip_call_id)

@@ -1,4 +1,4 @@
-"""Sends HEP packets over UDP and never waits: what the socket does not take at once is dropped and counted.
+"""Sends HEP packets over UDP without waiting: packets that the socket does not take at once are dropped and counted.
 
 Runs on: the SIP thread; names are looked up on a thread of their own.
 """
@@ -11,17 +11,17 @@ from cc_tts import logs
 from cc_tts.ua.trace.hep import Address
 
 LOOK_UP_INTERVAL_S: Final = 300.0
-"""A name may get another address (unmeasured)."""
+"""The interval of looking up the name again, since its address may change (unmeasured)."""
 RETRY_INTERVAL_S: Final = 10.0
-"""A name that has no address is looked up again so often (unmeasured)."""
+"""The interval of looking up a name that has no address (unmeasured)."""
 SEND_BUFFER_BYTES: Final = 1 << 20
-"""Packets that the kernel may hold (unmeasured)."""
+"""The send buffer of the socket (unmeasured)."""
 
 log = logs.get(__name__)
 
 
 class HepSender:
-    """One capture server. ``num_sent`` and ``num_dropped`` are since the start."""
+    """The sender for one capture server. ``num_sent`` and ``num_dropped`` count from the start."""
 
     def __init__(self, target: Address) -> None:
         self._target = target
@@ -32,7 +32,7 @@ class HepSender:
             threading.Thread(target=self._look_up, name="look up sip.hep", daemon=True).start()
 
     def send(self, packet: bytes | None) -> None:
-        """Send a packet, or drop it; ``None`` is one that is too long."""
+        """Send a packet, or drop it; ``None`` stands for one that is too long."""
         connected = self._socket
         if packet is None or connected is None:
             self.num_dropped += 1

@@ -29,7 +29,7 @@ from cc_tts.ua.trace.sender import HepSender
 _PRIORITY: Final = 7
 """This is before PJSIP_MOD_PRIORITY_TRANSPORT_LAYER (8), which writes what is sent and has read what has come."""
 MAX_RTCP: Final = 1000
-"""RTCP packets between two turns of the SIP thread (unmeasured)."""
+"""The most RTCP packets between two turns of the SIP thread (unmeasured)."""
 QUALITY_INTERVAL: Final = 5
 """A quality report goes out with each so many of the UA's own, which come once a second (unmeasured)."""
 _VIA: Final = re.compile(rb"^(?:via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*(UDP|TCP|TLS)", re.IGNORECASE | re.MULTILINE)
@@ -41,7 +41,7 @@ log = logs.get(__name__)
 
 
 class Tracer:
-    """``legs`` are those of the user agent, by call."""
+    """Copies the messages of all calls. ``legs`` are the legs of the user agent, by call."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Tracer:
         self._reported = (0, 0)
         self._round = 0
         self._streams: dict[int, str] = {}
-        """The call of each stream, as they were when one was not found."""
+        """The call of each stream, as of the last time when one was not found."""
         self._is_installed = False
         self._ring: TraceRing | None = None
         self._sender: HepSender | None = None
@@ -80,7 +80,7 @@ class Tracer:
         self._begin(settings)
 
     def listen(self, intake: Intake) -> None:
-        """Have RTCP of all streams copied here as long as there is a capture server."""
+        """Copy the RTCP of all streams here as long as there is a capture server."""
         self._intake = intake
         intake.copy_rtcp(self.on_rtcp if self._sender is not None else None)
 
@@ -159,7 +159,7 @@ class Tracer:
         self._sender.send(packet)
 
     def _remote(self, address: str, text: bytes) -> hep.Address:
-        """Return the far side's address; behind the dispatcher the one that its Via has."""
+        """Return the far side's address; behind the dispatcher the one in its Via."""
         if address == self._library.dispatcher and (back := forwarding.returned(text)) is not None:
             return back[1]
         return address_of(address)
@@ -178,8 +178,8 @@ class Tracer:
         self._report(messages.CallTrace(call_id=asked.call_id, serial=asked.serial, messages=bare, is_on=is_on))
 
     def pass_on(self, message: Message) -> None:
-        """Report what a leg reports. The messages of its Call-ID are those of a call, whose record goes to the capture
-        server when it is over.
+        """Pass on a leg's report. The messages of its Call-ID belong to a call, whose record goes to the capture server at
+        its end.
         """
         match message:
             case messages.IncomingCall(sip_call_id=sip_call_id) | messages.CallPlaced(sip_call_id=sip_call_id):
@@ -194,7 +194,7 @@ class Tracer:
         self._report(message)
 
     def on_rtcp(self, stream: int, packet: bytes, is_sent: bool) -> None:  # noqa: FBT001 - a callback
-        """Take in an RTCP packet that comes or goes. Runs on: PJMEDIA's I/O thread, or the media clock's."""
+        """Handle a received or sent RTCP packet. Runs on: PJMEDIA's I/O thread, or the media clock's."""
         self._rtcp.append((stream, round(self._clock.wall_s() * 1e9), packet, is_sent))
 
     def tick(self) -> None:
@@ -232,7 +232,7 @@ class Tracer:
         self._send(msgspec.json.encode(record), kind, "udp", source, target, sip_call_id, **figures)
 
     def _find_media(self, stream: int) -> tuple[str, hep.Address, hep.Address] | None:
-        """Return the Call-ID of the leg with this stream, and between which addresses its RTCP goes."""
+        """Return the Call-ID of the leg with this stream, and the addresses of its RTCP."""
         leg = self._legs.get(self._streams.get(stream, ""))
         if leg is None or leg.media.stream != stream:
             # a stream that has ended sends its BYE yet; another call's may be at its address by then
@@ -243,7 +243,7 @@ class Tracer:
         return None if leg is None else _media_of(leg)
 
     def report_counts(self) -> None:
-        """Report how many packets were sent and dropped since the last time, if any were: once in each round."""
+        """Report how many packets were sent and dropped since the last time, if there were any."""
         self._round += 1
         if self._sender is None:
             return
@@ -254,7 +254,7 @@ class Tracer:
 
 
 def _media_of(leg: Any) -> tuple[str, hep.Address, hep.Address] | None:
-    """Return the Call-ID of a leg, our address of RTCP and the far side's; ``None`` while nobody knows it."""
+    """Return the Call-ID of a leg, and the local and remote address of its RTCP; ``None`` while unknown."""
     addresses = leg.media.rtcp_addresses if leg.media.latest_stream else None
     return None if addresses is None else (leg.dialog[0], address_of(addresses[0]), address_of(addresses[1]))
 
@@ -268,7 +268,7 @@ def address_of(text: str) -> hep.Address:
 
 @functools.lru_cache(256)
 def _own_address(remote: str) -> str:
-    """Return the address from which a host is reached. Nothing is sent for that."""
+    """Return the local address towards a host. No packet is sent."""
     family = socket.AF_INET6 if ":" in remote else socket.AF_INET
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((remote, 9))

@@ -47,7 +47,8 @@ _QUADRANT = re.compile(r"(?:[NS][EW]?|[EW])(?![\w'])")
 _TITLES = frozenset(
     re.findall(
         r"\w+",
-        "dr mr mrs ms mt prof st rev hon capt lt col gen sgt gov sen rep pres messrs mme mx maj cpl cmdr adm supt ft",
+        "dr mr mrs ms mt prof st rev hon capt lt col gen sgt gov sen rep pres messrs mme mx maj cpl cmdr adm supt ft "
+        "msgr mmes thos jas wm geo chas robt jos benj edw saml danl",
     )
 )
 """These end no sentence when they begin with a capital: ``Mr. He`` is a name."""
@@ -99,13 +100,13 @@ _CITATION_GOES_ON = re.compile(
 )
 _LONGEST_UNIT = 4
 """Letters of a unit behind a number, whose full stop may end the sentence (``50 gal. tank``)."""
+_IS_CONTRACTED = re.compile("[a-z][b-df-hj-np-tv-xz]{2,6}")
+"""Without a vowel behind the first letter: ``clmt.`` of "claimant"."""
 _AMOUNT_BEFORE = re.compile("[\\d/¼-¾⅐-⅞]\\s{0,2}$")
 _PART_OF_WORD = re.compile(r"\d-$")
 """A unit behind a hyphen belongs to the word that follows: an 18-mo. CD."""
 _LAST_PERHAPS = _HALF_OF_DAY | _STREETS | _DATES | _NUMBERS | _PARTS | _QUALIFIERS
 _GOES_ON_WITH = frozenset("0123456789#$€£¥&+(@")
-_CODE = re.compile(r"[A-Z]{1,5}-?\d")
-_PERHAPS_CODE = re.compile(r"[A-Z]{1,5}-?")
 
 _Kind = Literal["word", "name", "seldom last", "unit", "listed", "unknown"]
 
@@ -211,8 +212,7 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     kind = _kind(written, before)
     if kind in {"word", "name"}:
         return kind == "word"
-    perhaps_more = _PERHAPS_CODE if kind == "unknown" else _PERHAPS_MORE
-    if not is_complete and (not following or perhaps_more.fullmatch(following)):
+    if not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
         return None
     return not following or _ends_after_short_form(written.lower(), kind, following)
 
@@ -235,7 +235,9 @@ def _kind(written: str, before: str) -> _Kind:
     may_be_short = (
         len(word) <= _LONGEST_SHORT_FORM and word.isalpha() and (word[1:] == written[1:] or written.isupper())
     )
-    return "unknown" if may_be_short and word not in common_words() else "word"
+    if not may_be_short or word in common_words():
+        return "word"
+    return "seldom last" if _IS_CONTRACTED.fullmatch(word) else "unknown"
 
 
 def _ends_after_short_form(word: str, kind: _Kind, following: str) -> bool:
@@ -245,7 +247,9 @@ def _ends_after_short_form(word: str, kind: _Kind, following: str) -> bool:
         return False
     if kind == "unit" and (_QUADRANT.match(following) or word not in _LAST_PERHAPS):
         return not _QUADRANT.match(following)
-    return not _CODE.match(following) if kind == "unknown" else _ends_after_listed(word, following)
+    if kind == "unknown":
+        return _NAME_GOES_ON.match(following) is None
+    return _ends_after_listed(word, following)
 
 
 def _ends_after_number(before: str, following: str) -> bool:

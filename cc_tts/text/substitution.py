@@ -62,7 +62,7 @@ def ends_sentence(match: re.Match[str]) -> bool:
 
 _ARTICLE = re.compile(r"\b(?:[Aa]n?|[Aa]ny|[Aa]nother)\s(?:\S{1,12}\s(?:to|by)\s)?$")
 _NO_NOUN = (
-    r"(?!(?:per|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
+    r"(?!(?:per|w|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
     r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than"
     r"|ea|yesterday|tomorrow|tonight|again|north|south|east|west|past(?!-)|above|below|under|over|behind|ahead|down|up|inside|outside|into|onto|between|around|through"
     r"|along|near|towards?|beyond|(?:long|short|wid|tall|deep|high|low|clos|fa|furth|farth|small|bigg|larg|thick|thinn|old|young|fast|slow)e?r"

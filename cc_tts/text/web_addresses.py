@@ -18,6 +18,7 @@ _TOP_LEVEL = (
 )
 _EMAIL = re.compile(
     r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++(?:\*{1,9}[A-Za-z0-9_.+-]*)?@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
+    r"|(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{2,40}+@[a-z]{2,20}+(?![\w.@-])"  # of a payment, or of a machine
 )
 _PATH = r"[A-Za-z0-9/?=&#%~_.:+@,;!$-]*+"
 _URL = re.compile(rf"(?<![A-Za-z0-9@])(?:[Hh][Tt][Tt][Pp][Ss]?://|www\.)(?=[A-Za-z0-9]){_PATH}")
@@ -26,7 +27,7 @@ _BARE = re.compile(
     rf"(?:(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?::\d{{2,5}}(?!\w))?(?:/{_PATH})?|(?:COM|NET|ORG)(?![A-Za-z0-9_-])(?:/{_PATH})?|[a-z]{{2,12}}/(?=[A-Za-z0-9]){_PATH})"
 )
 _FILE = re.compile(
-    r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?i:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|gif|svg|heic|txt|rtf|log|ini|cfg|conf|json|xml|ya?ml"
+    r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}(?:\(\d{1,2}\))?\.(?i:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|gif|svg|heic|txt|rtf|log|ini|cfg|conf|json|xml|ya?ml"
     r"|html?|py|js|sh|bat|dll|tar|gz|iso|mov|wav|mp[34]|exe|msi|apk|dmg|sql|bak|ics)(?!\w)"
 )
 _HOST = re.compile(

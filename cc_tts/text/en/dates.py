@@ -210,6 +210,10 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         ),
         (_BEFORE_TIME, numeric),
         (_LETTER_DAYS_RANGE, lambda match: f"{_letter_day(match['first'])} to {_letter_day(match['last'])}"),
+        (
+            r"(?<![\w/.-])(Tu|Th|Sa|Su)(?![\w/.'’-])",
+            lambda match: _letter_day(match[1]) if _OF_HOURS.search(match.string) else None,
+        ),
         (_LETTER_DAYS_LISTED, lambda match: ", ".join(map(_letter_day, match.group().split("/")))),
         (_WEEKDAYS_LISTED, _weekday_list),
         (
@@ -251,6 +255,10 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (r"(?<![\w/.])9/11(?![\w/])", "nine eleven"),
         (_SLASHED, lambda match: numeric(match) if _is_day(match) else None),
         (_AGE, lambda match: match["before"] + plural(cardinal(int(match["ten"])))),
+        (
+            r"(?:(?<=st)|(?<=nd)|(?<=rd)|(?<=th)|(?<=:\d\d))\s?[-–]\s?(?=(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, )",
+            " to ",
+        ),
         (
             r"\b(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?!\w)",
             lambda match: _month_name(match[1]) + kept_stop(match),

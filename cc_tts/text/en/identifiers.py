@@ -17,11 +17,13 @@ from cc_tts.text.en.numbers import (
     year,
 )
 from cc_tts.text.en.postal_addresses import house_number, spelled
+from cc_tts.text.en.short_forms.abbreviations import label
 from cc_tts.text.en.telephones import (
     DIALLED_CODE,
     KEY_RULES,
     SHORT_NUMBER_RULES,
     TELEPHONE_RULES,
+    dialled,
     digits_behind,
     each_digit,
     each_group,
@@ -39,16 +41,6 @@ _ROOMS_LISTED = (
     r"(?i)\b((?:rooms|rms\.?|suites|apartments|apts\.?|gates|units|exits)\s)(\d{3,4}(?:(?:,?\s(?:and|or|&|to)\s|,\s)\d{3,4}){1,9})"
     + _NOT_COUNTED
 )
-_ROOMS = {
-    "Acct": "account",
-    "Conf": "confirmation",
-    "Inv": "invoice",
-    "Apt": "apartment",
-    "Ste": "suite",
-    "Rm": "room",
-    "Bldg": "building",
-}
-"""Without a stop; those with one are in ``abbreviations``."""
 _CODE_AFTER_WORDS = (
     r"(?i)\b((?:codes?|pin|otp|passcode|password|cvv|cvc|number)(?:\s[a-z']{1,12}){1,6}\s(?:is|was)\s)(\d{3,8})"
     rf"{_NOT_COUNTED}(?!\s?[%°])(?=[.,;:!?)]|$|\s(?:and|or|but|if|for|until|which|it|please|not)\b)"
@@ -75,7 +67,7 @@ _MASKED = (
     rf"(?i)(?<!\w)(?:(?:\#|\bno\.?)\s?(?={_MASK}{{2}}|\*|\.{{3}}))?(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?"
     rf"(?:(?:(?P<head>\d{{4,6}})[ -](?=[*xX•]{{2}}))?(?:\({_MASK}{{2,5}}\)[ -]?)?"
     rf"{_MASK}{{2,80}}+(?:[ -]?{_MASK}{{2,19}}+){{0,4}}+[ -]?(?P<digits>\d{{2,6}})"
-    r"|(?:\*|\.{3}\s?|(?<=ending )[x-]|(?<=ending in )[x-])(?P<tail>\d{4,6}))(?!\w)"
+    r"|(?:\*|\.{3}\s?|(?<=ending )[x-]|(?<=ending in )[x-]|(?<=\s)x-(?=\d{4}))(?P<tail>\d{4,6}))(?!\w)"
 )
 _PREPOSITION_BEFORE = re.compile(r"\b(?:to|at|from|with|for|on|call)\s$")
 _BRANDED = (
@@ -132,6 +124,8 @@ _PARTS_OF_BUILDING = (
     "room|rm|suite|ste|apartment|apt|unit|bay|dock|locker|space|building|bldg|lot|box|desk|cube|gate|door|stall"
 )
 _LAWS = "ordinance|resolution|statute|section|law|rule|regulation|bill"
+_NAMES = re.compile(rf"{_NAMED_STRONG}|{_NAMED_WEAK}|{_PARTS_OF_BUILDING}", re.IGNORECASE)
+"""Of what a number is the name."""
 _PART_BEFORE = re.compile(rf"\b(?:{_PARTS_OF_BUILDING})\.?:?\s#?$", re.IGNORECASE)
 _LAW_BEFORE = re.compile(rf"\b(?:{_LAWS})\.?:?\s#?$", re.IGNORECASE)
 _LONGEST_ROW = 20
@@ -181,6 +175,11 @@ _GROUPS = (
     r"\d{2,6}(?: \d{2,6}){2,7}(?![\w-]|[.,:/]\d| ?[%°$£€¥₹]| \d| (?:USD|EUR|GBP|kr|zł)\b)" + NOTHING_COUNTED
 )
 """Three groups of digits or more, which count nothing: 8944 1100 6012 789."""
+_TWO_GROUPS = (
+    r"(?<![\w.,$£€¥₹+/:-])(?<!\d )(?!(?:19|20)\d\d )(\d{3,5}) (\d{3,5})(?![\w-]|[.,:/]\d| ?[%°$£€¥₹]| \d)"
+    + NOTHING_COUNTED
+)
+"""Two numbers beside each other are one that names something."""
 _MODEL = (
     rf"(?<![\w-])(?!(?:{CURRENCY_CODES}|ISO|PO)\b)([A-Z]{{2,5}}\s)([1-9]\d(?!00)\d\d)(?![\w-]|[.,:/]\d|\s?[%°×]|\sx\s?\d|\s[A-Z]{{2}})"
     + NOTHING_COUNTED
@@ -349,8 +348,16 @@ def _room(match: re.Match[str]) -> str:
     return f"{match[1]}{integer(match[2])} {rest} {(match[4] or '').upper()}".rstrip()
 
 
+def _label(match: re.Match[str]) -> str | None:
+    """``Txn 4471`` with the word in full, so that the number is read as what it is."""
+    said = label(match[1]) if match[1][1:].islower() else None
+    return f"{said}{match[2]}" if said and _NAMES.fullmatch(said) else None
+
+
 say_identifiers = in_order(
+    (r"\b([A-Za-z]{2,6})\.?([:\s#]\s?)(?=#?\d|number\b|[A-Z]\b)", _label),
     DIALLED_CODE,
+    (r"(?<![\w*#])(?:\d{1,12}#){2,6}(?!\w)", dialled),
     (r"#\s?(\d{3,8})\s?([–-])\s?#?(\d{3,8})(?![\w–-])", _numbers_between),
     (
         _SIGN_BEFORE_NUMBER,
@@ -400,7 +407,6 @@ say_identifiers = in_order(
         r"(?:(?<=, )|(?<=e\.g\. )|(?<=e\.g\., )|(?<=like )|(?<=such as ))\d{4,8}(?=[,.;?!]|$)",
         _after(_STRONG_BEFORE, each_digit),
     ),
-    (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|number\b|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     (r"(?<![\w.,:/$-])(?P<first>0\d{3,7})\s?(?P<dash>[–-])\s?(?P<last>\d{4,8})(?![\w–-])", _numbered_from),
     (
         r"(?<![\w:.,$-])([01]\d|2[0-3])([0-5]\d)\s?[–-]\s?([01]\d|2[0-3])([0-5]\d)(?=\s(?:[ECMP][SD]?T|UTC|GMT|hrs?|hours|local)\b)",
@@ -436,6 +442,12 @@ say_identifiers = in_order(
     *TRAVEL_RULES,
     (r"\b(Q[1-4])\s?'(\d\d)\b", r"\1 20\2"),
     (_GROUPS, each_group),
+    (_TWO_GROUPS, each_group),
+    (
+        r"(?<![\w.,$£€-])(\d{2,4}(?: \d{2,4}){1,4})([A-Z])(?![\w-])",
+        lambda match: f"{digit_groups(match[1])} {match[2]}",
+    ),
+    (r"(?<![\w.,$£€-])(?!(?:0?[1-9]|1[0-2])-|[0-3]\d-(?:0\d|1[0-2])-)\d\d(?:-\d\d){2,4}(?![\w-]|[.,]\d)", each_group),
     (r"([FC]Y)(?<!\w[FC]Y)\s?'?(20\d\d|\d\d)(?:[-/](\d\d))?(?!\w)", _fiscal_year),
     (
         r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){4}[ -]\d{2}|\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])",

@@ -39,7 +39,7 @@ _SHORT_STREET = "|".join(sorted(_STREETS, key=len, reverse=True))
 _POINT = "NN[EW]|E[NS]E|SS[EW]|W[NS]W|[NS][EW]|[NSEW]"
 _NAME = r"(?:[A-Z][\w'-]*|\d{1,3}(?:st|nd|rd|th))\.?"
 _STREET = (
-    rf"(?<![\w.,$#/⁄-])(?:(?P<first>\d{{1,5}})\s?–\s?)?(?P<house>\d{{1,5}})(?P<half>\s1[/⁄]2)?(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"
+    rf"(?<![\w.,$#/⁄-])(?:(?P<first>\d{{1,5}})\s?–\s?)?(?P<house>\d{{1,5}})(?P<half>\s1[/⁄]2)?-?(?P<letter>(?<!-)[A-Z]?|(?<=-)[A-Z])\s(?:(?P<point>{_POINT})\b\.?\s)?"
     rf"(?P<name>{_NAME}(?:\s{_NAME}){{0,3}}?)\s"
     rf"(?:(?P<short>{_SHORT_STREET}|{_SHORT_STREET.lower()})\b(?P<dot>\.?)|(?P<full>{_FULL_STREETS})\b)"
     rf"(?:\s(?P<quadrant>{_POINT})\b\.?(?!\w))?"
@@ -70,7 +70,7 @@ _SIDE = (
 )
 _ROAD_NUMBER = (
     rf"\b(?P<road>I|US|SR|CR|Route|Rte?\.?|Hwy\.?|Highway|Interstate|(?:{_STATE})(?=-\d{{1,3}}\b))[- ](?P<number>\d{{1,4}})"
-    r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b(?:\.(?=,|\s[a-z]))?)?(?![\w-])"
+    r"(?P<letter>[A-Z]?)(?:\s(?P<point>[NSEW])\b(?:\.(?=,|\s[a-z]))?)?(?![\w-]|\.\d)"
 )
 _POINTS = {"N": "North", "S": "South"}
 """East and west behind the number belong to the name: I-35W, Route 9W."""

@@ -11,8 +11,20 @@ from cc_tts.text.en.dates import SCORED_BEFORE, say_dates, say_years
 from cc_tts.text.en.formulas import COMPARISONS, say_formulas, say_symbols
 from cc_tts.text.en.identifiers import say_identifiers
 from cc_tts.text.en.money import CURRENCY_CODES, say_money
-from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, letters, mixed_number, ordinal
-from cc_tts.text.en.postal_addresses import say_postal_addresses
+from cc_tts.text.en.numbers import (
+    DIGIT_BY_DIGIT_FROM,
+    NOTHING_COUNTED,
+    amount,
+    cardinal,
+    digit_groups,
+    digits,
+    fraction,
+    integer,
+    letters,
+    mixed_number,
+    ordinal,
+)
+from cc_tts.text.en.postal_addresses import house_number, say_postal_addresses
 from cc_tts.text.en.short_forms.abbreviations import say_abbreviations
 from cc_tts.text.en.short_forms.law import say_law
 from cc_tts.text.en.times import say_times
@@ -67,7 +79,18 @@ _LIMITS = (
 _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 _CARDINAL = r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
 _NUM_IP_PARTS = 4
+_NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _MIN_CODE_DIGITS = 4  # of a build or of a tariff; unmeasured
+_ROUND = re.compile("00$")
+_AMOUNT_BEFORE = re.compile(
+    r"(?:[=×±≈<>$£€¥+(-]|\b(?:about|around|approximately|over|under|above|below|nearly|almost|than|least|most|to|of|is|was|are|were"
+    r"|by|plus|minus|times|equals|totals?|exactly|only|just|per|have|has|had))\s?$",
+    re.IGNORECASE,
+)
+"""What counts stands behind these, also without a noun behind it."""
+_NAME_BEFORE = re.compile(r"\b[A-Z][A-Za-z]*(?: \d{1,3})?\s$")
+"""A number behind a name is rather a part of it."""
+_LOOK_BACK_CHARACTERS = 24
 _SIGNS = str.maketrans({
     "&": " and ", "@": " at ", "#": " hashtag ", "+": " plus ", "=": " equals ", "%": " percent ", "×": " times ",
     "÷": " divided by ", "°": " degrees ", "±": " plus or minus ",
@@ -91,8 +114,21 @@ def _version(match: re.Match[str]) -> str:
 
 
 def _number(match: re.Match[str]) -> str:
+    """A number that no other rule took: one of four digits or more counts only where words say so."""
     written = match.group()
-    return amount(written) if "," in written or "." in written else integer(written)
+    if "," in written or "." in written:
+        whole, _, rest = written.partition(".")
+        is_code = len(whole) >= DIGIT_BY_DIGIT_FROM and whole.isdigit()
+        return f"{digit_groups(whole)} point {digits(rest)}" if is_code else amount(written)
+    before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
+    counts = (
+        _ROUND.search(written) or _AMOUNT_BEFORE.search(before) or not _NO_QUANTITY.match(match.string, match.end())
+    )
+    if counts or len(written) < _MIN_CODE_DIGITS:
+        return integer(written)
+    if len(written) == _MIN_CODE_DIGITS:
+        return house_number(written) if _NAME_BEFORE.search(before) else integer(written)
+    return digit_groups(written)
 
 
 _MIXED_WITH_SIGNS = (
@@ -127,6 +163,18 @@ _OF_FORMULA = re.compile(r"=|\b(?:comput|calculat|formula|multipl|equal)", re.IG
 _FORMULA_CHARACTERS = 100  # unmeasured
 
 
+_OVER = {each[0].upper(): f"{each} over {each}" for each in ("year", "quarter", "month", "week", "day")}
+_join_and_point = in_order(
+    (r"(?<=\S\s)(?:-{1,2}>|=>)(?=\s)", "→"),
+    (
+        r"(?<![\w.…])([-+]?[$£€]?\d[\w:,/-]{0,15}(?<=[\dapm])|\d[\d:.]{0,6}%)\s?(?:\.{2,3}|…)\s?(?=[-+]?[$£€]?\d)(?![\w:,/-]{1,15}(?:\.\.|…))",
+        r"\1 to ",
+    ),
+    (r"\b([YQMWD])o([YQMWD])\b", lambda match: _OVER[match[1]] if match[1] == match[2] else None),
+)
+"""An arrow is one sign, and dots between two quantities say "to"."""
+
+
 def _times(match: re.Match[str]) -> str | None:
     start, end = max(0, match.start() - _FORMULA_CHARACTERS), match.end() + _FORMULA_CHARACTERS
     return " times " if _OF_FORMULA.search(match.string, start, end) else None
@@ -134,7 +182,17 @@ def _times(match: re.Match[str]) -> str | None:
 
 _INTERVALS = {"h": "hours", "hr": "hours", "mi": "minutes", "mo": "months", "d": "days", "wk": "weeks"}
 
+_RENTAL_PERIODS = {"cm": "calendar month", "m": "month", "w": "week", "a": "annum", "p": "person", "q": "quarter"}
 _say_all_day_and_user_names = in_order(
+    (
+        r"\b((?:[Ff]lat|[Uu]nit|[Aa]pt\.?|[Ss]hop|[Vv]illa|[Ll]evel)\s)(\d{1,4})/(?=\d{1,4}(?![\w/]|[.,]\d))",
+        lambda match: f"{match[1]}{house_number(match[2])}, ",
+    ),
+    (r"(?<=[\w.]) - (?=[$£€]\d)", lambda match: " minus " if "=" in match.string else None),
+    (r"(?<=[.!?)])\s<3(?=\s?$)", ""),
+    (r"([$£€]\d[\d,.]*)\s?p(cm|m|w|a|p|q)(?!\w)", lambda match: f"{match[1]} per {_RENTAL_PERIODS[match[2]]}"),
+    (r"\bINR(?=:?\s(?:(?:is|was|of)\s)?\d(?:\.\d)?(?![\d,.]\d|\d))", "I N R"),
+    (r"(?<![\w.-])([xX]\d{2,5})\s?[-–]\s?(?=[xX]\d{2,5}(?!\w))", r"\1 to "),
     (_MIXED_WITH_SIGNS, _password),
     (
         r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+(?![.-]?\w)",
@@ -226,10 +284,16 @@ def _with_half(match: re.Match[str]) -> str | None:
     return f"{match[1]} to {match[3]} {match[4]}m"
 
 
+def _halves(match: re.Match[str]) -> str | None:
+    """``6A-9:42A`` as "6 am to 9:42 am"; 6A-9A may be seats."""
+    is_seat = (match[2] + match[4]).isupper() and ":" not in match.group()
+    return None if is_seat else f"{match[1]} {match[2].lower()}m to {match[3]} {match[4].lower()}m"
+
+
 _say_ranges_and_minus = in_order(
     (
-        r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)([ap])\s?[-–—]\s?(\d{1,2}(?::\d\d)?)([ap])(?!\w)",
-        r"\1 \2m to \3 \4m",
+        r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)([apAP])\s?[-–—]\s?(\d{1,2}(?::\d\d)?)([apAP])(?!\w)",
+        _halves,
     ),
     (
         r"(?i)(\bbetween [$£€]?\d[\d,.:]{0,12}(?:\s?[ap]\.?m\b\.?)?%?)\s?[-–—]\s?(?=[$£€]?\d)",
@@ -240,6 +304,7 @@ _say_ranges_and_minus = in_order(
     (r"\.x(?<=\d\.x)(?!\w)", " point x"),  # versions, as 2.x
     (r"\s?(<[=>]|>=|!=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {COMPARISONS[match[1]]} "),
     (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
+    (r"(?<=\b[Gg]rades K)\s?[-–]\s?(?=\d)", " to "),
     (_RANGE, _joint),
     (r"(?i)(?<=\bmodifier )-(?=\d)", ""),
     (r"(?<=\d\))\s?[-–]\s?(?=\(\d)", " to "),
@@ -313,7 +378,7 @@ def speakable(text: str, *, day_first: bool = False) -> str:
 
     ``day_first``: 3/4/2026 is the third of April.
     """
-    text = _say_all_day_and_user_names(say_formulas(_folded(text)))
+    text = _say_all_day_and_user_names(say_formulas(_join_and_point(_folded(text))))
     text, with_addresses = with_stand_ins(text, ADDRESS_SIGNS, digits)
     text = say_postal_addresses(say_law(text))
     text = say_identifiers(text)

@@ -33,6 +33,7 @@ _NEAR_TELEPHONE = re.compile(
     re.IGNORECASE,
 )
 _LOOK_BACK_CHARACTERS = 60
+_OF_KEYS = re.compile(r"\b(?:press|dial|enter|hit|push|menu|keys?)\b", re.IGNORECASE)
 _KEYS = {"*": "star", "#": "pound"}
 _MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
 
@@ -86,7 +87,7 @@ def _near_telephone(match: re.Match[str]) -> str | None:
     return _telephone(match) if _NEAR_TELEPHONE.search(before) else None
 
 
-def _dialled(match: re.Match[str]) -> str:
+def dialled(match: re.Match[str]) -> str:
     """``*#06#`` as "star pound zero six pound"."""
     return " ".join(_KEYS.get(key) or digits(key) for key in re.findall(r"[*#]|\d+", match.group()))
 
@@ -97,16 +98,21 @@ DIALLED_CODE = (
 )
 """A code is dialled; "press #1" is the first choice of a menu."""
 KEY_RULES = (
-    (r"(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _dialled),
+    (r"(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", dialled),
     (
         r"(?<![\w*#])([*#])([A-Z]{2,8})#(?![\w*#])|(?i:(?<=dial )|(?<=press ))([*#])([A-Z]{2,8})(?!\w)",
         lambda match: f"{_KEYS[match[1]]} {match[2]} pound" if match[1] else f"{_KEYS[match[3]]} {match[4]}",
     ),
     (
         r"(?i)(?:(?<=press )|(?<=enter )|(?<=dial ))[*#]{2}\d{0,4}(?![\w*#])",
-        _dialled,
+        dialled,
     ),
     (r"(?i) ?\((?:(?<=pound \()|(?<=hash \()|(?<=star \()|(?<=asterisk \()|(?<=sign \())[*#]\)", ""),
+    (r"[\[(]([*#])[\])]", lambda match: _KEYS[match[1]]),  # the mark of an entry of a menu
+    (
+        r"(?<!\S)([*#]{1,2})(?=\s?=|\s(?:to|for|when|at|is|or|and)\b|[,;]|\s?→)",
+        lambda match: " ".join(map(_KEYS.get, match[1])) if _OF_KEYS.search(match.string) else None,  # type: ignore[arg-type]
+    ),
     (r"(?<![\w#*])(\d{1,12})#(?!\w)", lambda match: f"{digit_groups(match[1])} pound"),
 )
 """Keys that are pressed, and codes with them."""

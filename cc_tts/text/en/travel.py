@@ -24,6 +24,9 @@ _SEATS = (
     r"(?=\d{1,3}[A-K]\b)"
 )
 _ROW = r"(?<=\b[Ss]eats )(\d{1,3})([A-K])\s?[-–]\s?(?=[A-K]\b)"
+_OF_TRAVEL = re.compile(
+    r"(?:\b(?i:flights?|dep(?:arts?|arting)?\.?|nonstop|fly(?:ing)?|fares?|from)\b|\b[A-Z\d]{2} ?\d{2,4}\b)[^.!?]{0,24}$"
+)
 _ROUTE = r"(?<=\()([A-Z]{3})\s?(?:[-–→]|->)\s?(?=[A-Z]{3}\))"
 """A route from airport to airport, in brackets."""
 
@@ -44,6 +47,10 @@ def _departs(match: re.Match[str]) -> str:
 
 
 TRAVEL_RULES = (
+    (
+        r"(?<![\w–-])([A-Z]{3})\s?[->]\s?(?=[A-Z]{3}(?![\w–-]))",
+        lambda match: f"{match[1]} to " if _OF_TRAVEL.search(match.string[: match.start()]) else None,
+    ),
     (_OF_FLIGHTS, lambda match: match[1] + house_number(match[2])),
     (_FLIGHT, _flight),
     (_BY_CODE, _flight),

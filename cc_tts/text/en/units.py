@@ -40,6 +40,7 @@ _REGULAR = {
     "bpm, BPM": "beat(s) per minute", "nt, nts": "night(s)", "bps": "basis point(s)", "ct": "count",
     "ppm": "parts per million", "ppb": "parts per billion", "kt, kts, kn": "knot(s)", "hp": "horsepower",
     "mA": "milliamp(s)", "Ah": "amp hour(s)", "kVA": "kilovolt amp(s)", "BTU": "B T U", "BTUs": "B T Us",
+    "BTU/h, BTU/hr": "B T U per hour",
     "kJ": "kilojoule(s)", "kPa": "kilopascal(s)", "hPa": "hectopascal(s)", "lm": "lumen(s)",
     "Nm, N·m, N-m": "newton meter(s)",
     "sh": "share(s)", "fl oz, fl. oz": "fluid ounce(s)",
@@ -81,7 +82,7 @@ _MEASURES_BETWEEN = rf"{AMOUNT_BEGINS}({AMOUNT} ?(?P<unit>{_LONGEST_FIRST}))\s?[
 _INJECTED = re.compile(r"\b(?:insulin|lantus|humalog|novolog|heparin|levemir|glargine|aspart|lispro)\b", re.IGNORECASE)
 _PERIODS = "mos?|yrs?|wks?|hrs?|mins?|secs?|months?|years?|weeks?|days?"
 _DAYS = (
-    r"(?<![\w.,$£€-])(\d{1,3})\sd\b(?!['’/-])"
+    r"(?<![\w.,$£€-])(\d{1,3})(?:\s|(?<=x \d)|(?<=for \d)|(?<=x \d\d)|(?<=for \d\d))d\b(?!['’/-])"
     r"(?!(?<=\b[23] d)\s(?:print|model|scan|draw|view|render|animat|movie|film|glass|game|graphic|image|object"
     r"|art|shape|effect))\.?"
 )

@@ -3,31 +3,39 @@
 import re
 
 from cc_tts.text.en.numbers import plural
+from cc_tts.text.en.short_forms.contractions import CONTRACTED, contracted, written_out
 from cc_tts.text.en.short_forms.roman_numerals import ROMAN_RULES
 from cc_tts.text.en.units import PLURALS, SINGULARS
-from cc_tts.text.substitution import grouped, in_order, kept_stop
+from cc_tts.text.sentences import BEGINS_SENTENCE, common_words
+from cc_tts.text.substitution import ends_sentence, grouped, in_order, kept_stop
 
 _TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Rev": "Reverend", "Hon": "Honorable",
     "Capt": "Captain", "Lt": "Lieutenant", "Col": "Colonel", "Gen": "General", "Sgt": "Sergeant", "Mt": "Mount",
     "Sen": "Senator", "Gov": "Governor", "Rep": "Representative", "Pres": "President", "Atty": "Attorney",
-    "Fr": "Father", "Messrs": "Messrs", "Mme": "Madame", "Mx": "Mix", "Maj": "Major", "Cpl": "Corporal",
+    "Fr": "Father", "Messrs": "Messrs", "Mme": "Madame", "Mx": "Mix", "Mmes": "Mesdames", "Msgr": "Monsignor",
+    "Maj": "Major", "Cpl": "Corporal",
     "Cmdr": "Commander", "Adm": "Admiral", "Pvt": "Private", "Supt": "Superintendent",
 }  # fmt: skip
+_FIRST_NAMES = {
+    "Thos": "Thomas", "Jas": "James", "Wm": "William", "Geo": "George", "Chas": "Charles", "Robt": "Robert",
+    "Jos": "Joseph", "Benj": "Benjamin", "Edw": "Edward", "Saml": "Samuel", "Danl": "Daniel",
+}  # fmt: skip
 _WORDS = {
-    "jr": "Junior", "sr": "Senior", "ave": "Avenue", "blvd": "Boulevard", "rd": "Road", "ln": "Lane", "hwy": "Highway",
+    "jr": "Junior", "sr": "Senior", "ave": "Avenue", "rd": "Road", "ln": "Lane", "hwy": "Highway",
     "inc": "Incorporated", "corp": "Corporation", "ltd": "Limited", "co": "Company", "etc": "et cetera",
-    "mgr": "manager", "pkg": "package", "mfr": "manufacturer", "esq": "Esquire",
+    "pkg": "package", "mfr": "manufacturer", "esq": "Esquire",
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
-    "rte": "Route", "aves": "Avenues", "sts": "Streets", "rep": "representative", "mgmt": "management", "pts": "points",
-    "ck": "check", "agmt": "agreement", "eqpt": "equipment", "hrg": "hearing", "trk": "track", "ctrm": "courtroom",
+    "rte": "Route", "aves": "Avenues", "sts": "Streets", "rep": "representative", "pts": "points",
+    "ck": "check", "agmt": "agreement", "trk": "track", "mvt": "movement", "ctrm": "courtroom",
     "dkt": "docket", "repl": "replace", "lim": "limit", "cr": "credit", "vis": "visibility", "eq": "equal",
-    "mvt": "movement", "rpt": "report",
+    "rpt": "report",
     "cxl": "cancel",
-    "plt": "pallet", "plts": "pallets", "ctn": "carton",
+    "ctn": "carton",
     "ctns": "cartons", "diff": "difference", "occ": "occupancy", "blt": "built", "gtt": "drop", "gtts": "drops",
 }  # fmt: skip
 _NEVER_LAST = {
+    "acc": "account", "ph": "phone", "opp": "opposite", "cnr": "corner", "dpt": "department",
     "apt": "apartment", "ste": "Suite", "dept": "department", "est": "established", "approx": "approximately",
     "avg": "average", "appt": "appointment", "acct": "account", "tel": "telephone", "govt": "government",
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
@@ -63,29 +71,30 @@ _NUMBERED_PARTS = {
 }  # fmt: skip
 _CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
 CHAT_WORDS = {
+    "mgr": "manager", "amt": "amount", "msg": "message", "pmt": "payment", "mtg": "meeting", "ppl": "people",
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
-    "qtr": "quarter", "acct": "account", "appt": "appointment", "dept": "department", "approx": "approximately",
-    "mgr": "manager", "asst": "assistant", "pkg": "package", "amt": "amount", "incl": "including", "excl": "excluding",
-    "addr": "address", "msg": "message", "tmrw": "tomorrow", "govt": "government", "txn": "transaction",
-    "pmt": "payment", "pymt": "payment", "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
+    "qtr": "quarter", "appt": "appointment", "dept": "department", "approx": "approximately",
+    "asst": "assistant", "pkg": "package", "incl": "including", "excl": "excluding",
+    "addr": "address", "govt": "government", "txn": "transaction",
+    "recd": "received", "rec'd": "received", "req'd": "required", "thru": "through",
     "rm": "room", "int'l": "international", "nat'l": "national", "gov't": "government",
-    "add'l": "additional", "addl": "additional",
-    "btwn": "between", "lvl": "level", "freq": "frequency", "fwd": "forward", "wkdays": "weekdays", "wkends": "weekends",
+    "add'l": "additional", "btwn": "between", "lvl": "level", "freq": "frequency", "fwd": "forward",
+    "wkdays": "weekdays", "wkends": "weekends",
     "blk": "block", "blks": "blocks", "hrs": "hours", "mins": "minutes", "secs": "seconds", "wks": "weeks", "mos": "months",
-    "aff'd": "affirmed", "rev'd": "reversed", "cont'd": "continued", "app'd": "approved", "recv'g": "receiving",
+    "aff'd": "affirmed", "rev'd": "reversed", "cont'd": "continued", "recv'g": "receiving",
     "del'y": "delivery", "dep't": "department", "sec'y": "secretary", "ass'n": "association", "comm'n": "commission",
-    "wkly": "weekly", "mthly": "monthly", "qtrly": "quarterly", "gnd": "ground", "mph": "miles per hour",
+    "gnd": "ground", "mph": "miles per hour",
     "dbl": "double", "gtt": "drop", "gtts": "drops", "chars": "characters", "sgl": "single",
-    "incl'd": "included", "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
-    "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "ctrl": "control", "tkt": "ticket",
-    "avg": "average", "mkt": "market", "plts": "pallets", "ctns": "cartons", "tbsp": "tablespoon",
+    "xfer": "transfer", "xfers": "transfers", "b'day": "birthday",
+    "hols": "holidays", "yrs": "years", "lbs": "pounds", "dims": "dimensions", "tkt": "ticket",
+    "avg": "average", "mkt": "market", "ctns": "cartons", "tbsp": "tablespoon",
     "tsp": "teaspoon", "txt": "text", "b4": "before", "qd": "daily", "qhs": "every night at bedtime",
     "qod": "every other day",
     "qam": "every morning", "qpm": "every evening",
 }  # fmt: skip
 CHAT_WORDS |= {
     f"{short}s": plural(CHAT_WORDS[short])
-    for short in ("acct", "appt", "dept", "mgr", "pkg", "amt", "msg", "txn", "pmt", "pymt", "rm", "tkt")
+    for short in ("appt", "dept", "mgr", "pkg", "amt", "msg", "txn", "pmt", "rm", "tkt")
 }
 """Short forms that are spoken in full without a stop."""
 _SLASHED = {
@@ -96,8 +105,11 @@ _SLASHED = {
     "s/n": "serial number", "S/N": "serial number", "p/n": "part number", "P/N": "part number", "n/c": "no charge",
     "r/o": "rule out", "h/o": "history of", "s/p": "status post", "c/w": "consistent with", "o/b/o": "on behalf of",
 }  # fmt: skip
-_SPELLED = "ACH|Rx|ADA|BOS|COB|COPD|DOB|DOT|EFT|LAX|LOA|MMS|OB|PO|POA|POS|PSI|TOS|UPS"
-"""Acronyms that are said letter by letter and that hibari's lexicon and rules read as words, alone or in a sentence (of 240
+_SPELLED = (
+    "ACH|Rx|ADA|AE|ANI|BAA|BOS|COB|COPD|DOB|DOH|DOT|EFT|GIS|LAX|LOA|LOB|MMS|MOA|NA|OB|PHI|PIA|PO|POA|POS|PSI|SAR|SOP|TAT"
+    "|TOS|UPS"
+)
+"""Acronyms that are said letter by letter and that hibari's lexicon and rules read as words, alone or in a sentence (of 440
 that were tried); the others it spells itself, or they are words (PIN, HIPAA, HVAC).
 """
 _PATIENT = (
@@ -190,12 +202,26 @@ _COUNTED_UNITS = grouped(
         )
     )
 )
+_COUNT = r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|[a-z]+teen|[a-z]+ty(?:-[a-z]+)?)\b"
 _COUNTED_PER = (
     r"(\b\d[\d,.]{0,9}\s[a-z]{2,20}s)\s?/\s?"
     r"(?=[a-z]{3,20}(?<!s)(?![\w/])|\d{1,3}\s?(?:h|hrs?|hours?|days?|weeks?|months?)\b)"
 )
 """Eight sprays/24 hours, two bags/passenger."""
 _LOOK_BACK_CHARACTERS = 60
+_DIGIT = "(?:zero|one|two|three|four|five|six|seven|eight|nine)"
+_GOES_ON = re.compile(
+    rf"\s?[#:;,]|\s{_DIGIT}\s{_DIGIT}\b|\s(?:Mon|Tues?|Wed|Thur?s?|Fri|Sat|Sun)(?:[a-z]{{0,3}}day)?\b"
+)
+"""No sentence begins with these."""
+_BEGINS = re.compile(rf"\s*$|\s+(?:{BEGINS_SENTENCE.pattern})")
+
+
+def label(short: str) -> str | None:
+    """The word that a short form before a number stands for: ``Txn 4471``."""
+    written = short.lower()
+    said = _NEVER_LAST.get(written) or _WORDS.get(written) or CHAT_WORDS.get(written)
+    return said or (None if written in common_words() else written_out(written, may_be_cut=True))
 
 
 def _word(match: re.Match[str]) -> str | None:
@@ -214,7 +240,18 @@ def _word(match: re.Match[str]) -> str | None:
     if written in _NEVER_LAST:
         return _NEVER_LAST[written] + ("." if match.end() == len(match.string) else "")
     said = _WORDS.get(written) or CHAT_WORDS.get(written)
-    return said and said + kept_stop(match)
+    return said + kept_stop(match) if said else _short_for(match)
+
+
+def _short_for(match: re.Match[str]) -> str | None:
+    """The word that is written short with this full stop; a word or a name may be the last of its sentence."""
+    goes_on, is_last = _GOES_ON.match(match.string, match.end()) is not None, ends_sentence(match)
+    if match[1].isupper() or (
+        not goes_on and (match[1].lower() in common_words() or (match[1][0].isupper() and is_last))
+    ):
+        return None
+    said = written_out(match[1], may_be_cut=goes_on or not is_last)
+    return said and said + ("." if is_last and _BEGINS.match(match.string, match.end()) else "")
 
 
 def _population(match: re.Match[str]) -> str:
@@ -273,6 +310,7 @@ say_abbreviations = in_order(
         lambda match: _TITLES[match[1]],
     ),
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s?(?:and|or|&|/)\s?[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
+    (rf"\b({'|'.join(_FIRST_NAMES)})\.(?=\s[A-Z])", lambda match: _FIRST_NAMES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
     (
@@ -323,12 +361,14 @@ say_abbreviations = in_order(
     (r"\b[Bb]al(?=:)", "balance"),
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
+    (rf"\b(?!dollar|cent|euro)({_COUNTED_UNITS})\s?/\s?(?={_COUNT} (?!hour|day|week|month|year|minute)[a-z])", r"\1, "),
     (_PER, _per),
     (_COUNTED_PER, r"\1 per "),
     (rf"\b({_COUNTED_UNITS})\s?/\s?(?=[a-z]{{3,20}}(?<!s)(?![\w/]))(?!feet\b|[a-z-]+ percent\b)", r"\1 per "),
     (r"\b([Ii])ns\.?(?=\s(?:card|co|policy|info|plan|carrier|provider|company)\b)", r"\1nsurance"),
     (r"(?<![\w/])([wmqy])/\1(?![\w/])", lambda match: f"{_PERIODS[match[1]]} over {_PERIODS[match[1]]}"),
     (r"\bUtd\b\.?", "United"),
+    (r"\bJr\b(?!\.)(?=,|\s[A-Z])", "Junior"),
     (r"\bp\.\s?a\.(?!\w)", lambda match: f"per annum{kept_stop(match)}"),
     (
         r"(?=\sx)(?<=[A-Za-z])(?<!\b[Dd]ial)(?<!\b[Cc]all)(?<!\bat)(?<!\bto)(?<!\bor)(?<!\bby)\sx(?!(?:32|64|86)\b)(\d{1,2})(?![\w.])",
@@ -360,7 +400,8 @@ say_abbreviations = in_order(
     (r"\best\.(?=\s\d)", "established"),
     (r"\b([Ii]n|[Ee]x)cl\.?(?=\s?[,;)!?]|\.?$)", r"\1cluded"),
     (rf"\bSr\.(?=\s(?:{_PROFESSIONS})\b)", "Senior"),
-    (r"\b([A-Za-z']{2,7})\.(?!\w)", _word),
+    (r"\b([A-Za-z']{2,8})\.(?!\w)", _word),
+    (CONTRACTED, contracted),
     *ROMAN_RULES,
     (rf"(?=[A-Za-z]/)(?<![\w/])({'|'.join(_SLASHED)})(?![\w/])", _slashed),
     (
@@ -376,6 +417,7 @@ say_abbreviations = in_order(
             " ".join(match.group()) if _DOSE.search(match.string, max(0, match.start() - 40), match.start()) else None
         ),
     ),
+    (r"(?<=\d)([A-Z]{2,3})(?![\w'’-])", lambda match: f" {' '.join(match[1])}"),  # 2FA, 3PL
     (rf"(?<![\w&.-])(?:{_SPELLED})(?![\w&])", lambda match: " ".join(match.group().upper())),
 )
 """Abbreviations in words. The full stop of one that also ends a sentence is kept."""

@@ -285,6 +285,8 @@ def _numbered_from(match: re.Match[str]) -> str | None:
     before = match.string[: match.start()]
     if _NAMED_BEFORE.search(before) or _DIALLED.search(before):
         return None
+    if "0" not in (first[0], last[0]):
+        return None
     if all(map(_HOURS.fullmatch, (first, last))):
         return f"{military(first[:2], first[2:])} to {military(last[:2], last[2:])}"
     return f"{digits(first)} to {digits(last)}" if match["dash"] == "–" and len(first) == len(last) else None
@@ -407,7 +409,7 @@ say_identifiers = in_order(
         r"(?:(?<=, )|(?<=e\.g\. )|(?<=e\.g\., )|(?<=like )|(?<=such as ))\d{4,8}(?=[,.;?!]|$)",
         _after(_STRONG_BEFORE, each_digit),
     ),
-    (r"(?<![\w.,:/$-])(?P<first>0\d{3,7})\s?(?P<dash>[–-])\s?(?P<last>\d{4,8})(?![\w–-])", _numbered_from),
+    (r"(?<![\w.,:/$-])(?P<first>\d{4,8})\s?(?P<dash>[–-])\s?(?P<last>\d{4,8})(?![\w–-])", _numbered_from),
     (
         r"(?<![\w:.,$-])([01]\d|2[0-3])([0-5]\d)\s?[–-]\s?([01]\d|2[0-3])([0-5]\d)(?=\s(?:[ECMP][SD]?T|UTC|GMT|hrs?|hours|local)\b)",
         lambda match: f"{military(match[1], match[2])} to {military(match[3], match[4])}",
@@ -488,6 +490,10 @@ say_identifiers = in_order(
     (
         r"(?i)(\bnumber\s)(\d{3,8})/(\d{2,4})(?![\w/-]|[.,]\d)",
         lambda match: f"{match[1]}{digits(match[2])} slash {digits(match[3])}",
+    ),
+    (
+        r"(?<=\b[A-Z][a-z]-)(?!(?:19|20)\d\d(?!\d))\d{4,8}(?![\w-])|(?<=\b[A-Z][a-z]{2}-)(?!(?:19|20)\d\d(?!\d))\d{4,8}(?![\w-])",
+        each_digit,
     ),
     (  # 1040-EZ, 1099-INTs, Form 8889
         r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}s?\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",

@@ -304,6 +304,10 @@ _say_ranges_and_minus = in_order(
     (r"\.x(?<=\d\.x)(?!\w)", " point x"),  # versions, as 2.x
     (r"\s?(<[=>]|>=|!=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {COMPARISONS[match[1]]} "),
     (r"(?<![\w.,$/-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w-]|[.,]\d)", lambda match: match.group().replace("-", ", ")),
+    (r"(?<=\d[kKMB])\s?[-–]\s?(?=[$£€]?\d)", " to "),
+    (r"(?<![\w–-])([A-Z]\d?)(?:–|(?<=A)-(?=Z))(?=[A-Z]\d?(?![\w–-]))", r"\1 to "),
+    (r"(?<![\w.])(\d{1,2})['′]\s?[-–]\s?(?=\d{1,2}['′])", r"\1 feet to "),
+    (r"(?i)(?<=\bfax)\s-(?=\d{4}(?![\w-]))", " "),
     (r"(?<=\b[Gg]rades K)\s?[-–]\s?(?=\d)", " to "),
     (_RANGE, _joint),
     (r"(?i)(?<=\bmodifier )-(?=\d)", ""),

@@ -108,6 +108,7 @@ KEY_RULES = (
         dialled,
     ),
     (r"(?i) ?\((?:(?<=pound \()|(?<=hash \()|(?<=star \()|(?<=asterisk \()|(?<=sign \())[*#]\)", ""),
+    (r"(?:(?<=: )|(?<== ))([*#])(?=[.,;]|$)", lambda match: _KEYS[match[1]]),
     (r"[\[(]([*#])[\])]", lambda match: _KEYS[match[1]]),  # the mark of an entry of a menu
     (
         r"(?<!\S)([*#]{1,2})(?=\s?=|\s(?:to|for|when|at|is|or|and)\b|[,;]|\s?→)",

@@ -17,6 +17,12 @@ _TITLES = {
     "Maj": "Major", "Cpl": "Corporal",
     "Cmdr": "Commander", "Adm": "Admiral", "Pvt": "Private", "Supt": "Superintendent",
 }  # fmt: skip
+_STATES = {
+    "Ala": "Alabama", "Ariz": "Arizona", "Ark": "Arkansas", "Calif": "California", "Colo": "Colorado",
+    "Conn": "Connecticut", "Fla": "Florida", "Kan": "Kansas", "Mass": "Massachusetts", "Mich": "Michigan",
+    "Minn": "Minnesota", "Mont": "Montana", "Neb": "Nebraska", "Nev": "Nevada", "Okla": "Oklahoma", "Ore": "Oregon",
+    "Penn": "Pennsylvania", "Tenn": "Tennessee", "Wash": "Washington", "Wis": "Wisconsin", "Wyo": "Wyoming",
+}  # fmt: skip
 _FIRST_NAMES = {
     "Thos": "Thomas", "Jas": "James", "Wm": "William", "Geo": "George", "Chas": "Charles", "Robt": "Robert",
     "Jos": "Joseph", "Benj": "Benjamin", "Edw": "Edward", "Saml": "Samuel", "Danl": "Daniel",
@@ -310,6 +316,7 @@ say_abbreviations = in_order(
         lambda match: _TITLES[match[1]],
     ),
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s?(?:and|or|&|/)\s?[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
+    (rf"\b({'|'.join(_STATES)})\.(?!\w)", lambda match: _STATES[match[1]] + kept_stop(match)),
     (rf"\b({'|'.join(_FIRST_NAMES)})\.(?=\s[A-Z])", lambda match: _FIRST_NAMES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),

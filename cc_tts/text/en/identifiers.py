@@ -125,7 +125,7 @@ _PARTS_OF_BUILDING = (
 )
 _LAWS = "ordinance|resolution|statute|section|law|rule|regulation|bill"
 _NAMES = re.compile(rf"{_NAMED_STRONG}|{_NAMED_WEAK}|{_PARTS_OF_BUILDING}", re.IGNORECASE)
-"""Of what a number is the name."""
+"""Things that a number names."""
 _PART_BEFORE = re.compile(rf"\b(?:{_PARTS_OF_BUILDING})\.?:?\s#?$", re.IGNORECASE)
 _LAW_BEFORE = re.compile(rf"\b(?:{_LAWS})\.?:?\s#?$", re.IGNORECASE)
 _LONGEST_ROW = 20

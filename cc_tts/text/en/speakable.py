@@ -87,7 +87,7 @@ _AMOUNT_BEFORE = re.compile(
     r"|by|plus|minus|times|equals|totals?|exactly|only|just|per|have|has|had))\s?$",
     re.IGNORECASE,
 )
-"""What counts stands behind these, also without a noun behind it."""
+"""Behind these a number counts, also without a noun behind it."""
 _NAME_BEFORE = re.compile(r"\b[A-Z][A-Za-z]*(?: \d{1,3})?\s$")
 """A number behind a name is rather a part of it."""
 _LOOK_BACK_CHARACTERS = 24

@@ -14,9 +14,9 @@ from cc_tts.text.sentences import common_words
 _SHORTEST = 3  # of two letters, too many words could be meant
 _VOWELS = frozenset("aeiou")
 _SHORTEST_ALONE = 4  # without a full stop: rpt is an acronym as well
-_LONGEST_ACRONYM = 4
+_LONGEST_ACRONYM = 4  # unmeasured
 _NO_NOUN_ENDINGS = ("ed", "s", "ly", "ble")
-_LEAST_LONGER = 2
+_LEAST_LONGER = 2  # unmeasured
 """A word that is hardly longer is not shortened: ``manul`` is a slip."""
 
 

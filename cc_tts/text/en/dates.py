@@ -61,7 +61,10 @@ _CARD = re.compile(r"\b(?:cards?|visa|mastercard|amex)\b", re.IGNORECASE)
 _OFFER = re.compile(r"\b(?:points|miles|coupons?|offers?|sale|vouchers?|promo|rewards)\b", re.IGNORECASE)
 _EXPIRY_DATE = re.compile(r"\bexpir(?:y|ation)|\bexp\b", re.IGNORECASE)
 _FIRST_EXPIRY_YEAR = 24  # a card that expired before is not spoken of; 3/15 is a day
-_BEFORE_TIME = r"(?i)(?<![\w/.-])(?P<first>\d{1,2})/(?P<second>\d{1,2})(?=\s\d{1,2}:\d\d|(?:,| at| @)\s\d{1,2}(?::\d\d|\s?[ap]\.?m))"
+_BEFORE_TIME = (
+    r"(?i)(?<![\w/.-])(?P<first>\d{1,2})/(?P<second>\d{1,2})"
+    r"(?=\s\d{1,2}:\d\d|(?:,| at| @)\s\d{1,2}(?::\d\d|\s?[ap]\.?m))"
+)
 _SLASHED = r"(?<![\w/.,:⁄-])(?<!\d )(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/⁄]|[.,]\d)"
 _LABEL_OF_DAY = (
     "date|dates|due|service|statement|dob|birth|birthday|appt|appointment|visit|eta|etd|eod|cob|wk of|deadline|starts?"
@@ -126,7 +129,10 @@ _LETTER_DAYS_RANGE = (
     rf"(?<![\w/-])(?P<first>{_LETTER_DAY})\s?[-–]\s?(?P<last>{_LETTER_DAY})(?![\w/-])"
     r"(?:(?<=M[-–]F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
 )
-_LETTER_DAY_ALONE = rf"(?=[MTWFS])(?:(?<=[,;:] )|(?<=\bhrs\. )|(?<=\bhours )|(?<=\()|^|(?<=\bdue )|(?<=\bon )|(?<=\bby ))(?!Sat|Sun)({_LETTER_DAY})"
+_LETTER_DAY_ALONE = (
+    r"(?=[MTWFS])(?:(?<=[,;:] )|(?<=\bhrs\. )|(?<=\bhours )|(?<=\()|^|(?<=\bdue )|(?<=\bon )|(?<=\bby ))(?!Sat|Sun)"
+    rf"({_LETTER_DAY})"
+)
 _LETTER_DAY_AND_DATE = _LETTER_DAY_ALONE + r"(?=\s\d{1,2}/\d{1,2}(?![\d/]))"
 _LETTER_DAY_AND_HOURS = _LETTER_DAY_ALONE + r"(?=\s\d{1,2}(?::\d\d)?(?:\s?[ap]m?)?\s?[-–]\s?(?:\d|noon\b))"
 _OF_HOURS = re.compile(

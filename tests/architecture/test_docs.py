@@ -167,6 +167,7 @@ def test_scripts_of_tutorials_are_printed_in_full() -> None:
     for script, page in (
         ("examples/ivr.py", "ivr.md"),
         ("examples/campaign.py", "campaign.md"),
+        ("examples/campaign_parts.py", "campaign.md"),
         ("examples/agent.py", "voice-agent.md"),
         ("examples/webhook_receiver.py", "webhooks.md"),
     ):

@@ -8,6 +8,7 @@ import re
 
 from cc_tts.text.characters import digit_groups
 from cc_tts.text.substitution import rewriter
+from cc_tts.text.zh.measures import STARTS_MEASURE
 from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY
 from cc_tts.text.zh.signs import ADDRESS_SIGNS
 
@@ -44,7 +45,6 @@ _NAMED = (
     r"|\d\d(?: \d{2,12}){1,9}(?: \d)?|\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及]\d{3,20}){0,4})"
     "(?![\\d%％:/元块个件份笔单张条人名次]|[.,]\\d)"
 )
-_COUNTED = "元块圆万亿千百个人次天年月日号楼分秒点度吨米克件只台辆套名位条张页字公%％℃°倍斤两升岁种家份"
 _LETTERS_AND_DIGITS = (
     r"(?<![A-Za-z0-9.])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?:[A-Z0-9]{3,30}|[A-Z0-9]{1,2}(?=-[A-Z0-9]{3}|-[A-Z0-9]{1,2}-[A-Z0-9]{3}))"
     r"(?:-[A-Z0-9]{1,20}){0,5}(?![A-Za-z0-9])"
@@ -57,7 +57,7 @@ _SERVICE = (
 _KNOWN_SERVICE = (
     rf"(?<![\d.,:A-Za-z¥￥$€£额額分约達达共到过為为是值数-])"
     rf"(?:12[13]\d\d|95\d{{3}}|96110|100(?:01|10|15|50|60|86|99))"
-    rf"(?![\d{_COUNTED}]|[.,:/~～-]\d)"
+    rf"(?![\d%％℃°公]|[.,:/~～-]\d|{STARTS_MEASURE})"
 )
 """Short numbers of Chinese offices, banks and carriers (MIIT's numbering plan: 123xx, 95xxx, 100xx)."""
 _MODEL = r"(?:(?<=波音|空客|机型|型号|车型)|(?<=型[：:是为])|(?<=型号[：:是为]))\d{2,4}(?:-\d{1,4})?(?![\d元])"
@@ -145,6 +145,7 @@ say_identifiers = rewriter(
     ),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
     (_NAMED, _named),
+    (r"(?<=[楼樓层層座栋棟幢元])\d{3,4}(?=[号號])", _each_digit_of_quantity),
     (r"(?<=[A-Za-z])\s?#\s?(\d{3,20})(?![\d#])", lambda match: f"号{say_digits(match[1])}"),
     (r"(?<=[\u4e00-\u9fff])\s?#\s?(\d{3,20})(?![\d#])", lambda match: say_digits(match[1])),
     (r"(?<=[民刑行执商知财][初终申再字执恢保异调督])\d{2,6}(?=号)", _each_digit),  # a case of a court
@@ -161,9 +162,13 @@ say_identifiers = rewriter(
         lambda match: f"{match[1]}冒号{say_digits(match[2])}",
     ),
     (
-        r"((?:HTTP|[Ee]rror|ERROR|状态码|错误码?|报错)[：: ]?\s?)([1-5]\d\d)(?![\d.,%％A-Za-z元块个次条笔处])",
+        r"((?:HTTP|[Ee]rror|ERROR|返回|状态码|错误码?|报错)[：: ]?\s?)([1-5]\d\d)(?![\d.,%％A-Za-z元块个次条笔处])",
         lambda match: match[1] + say_digits(match[2]),
     ),
+    (
+        r"(?<![\w:-])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?![\w:-])",
+        lambda match: re.sub("[:-]", "，", match.group()).translate(AS_NAME),
+    ),  # of a network card
     (r"(?<![A-Za-z0-9])0[xX][0-9A-Fa-f]{2,16}(?![A-Za-z0-9])", _each_digit_of_quantity),
     (r"(?<![A-Za-z0-9-])([A-Z]\d{1,2})-(0\d{1,3})(?![\dA-Za-z-])", lambda match: f"{match[1]}，{say_digits(match[2])}"),
     (_SERVICE, _each_digit_of_quantity),
@@ -189,7 +194,7 @@ say_identifiers = rewriter(
         r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))\d{3,8}(?![\d.,%％元块A-Za-z]|/\d{2,3}\s?mmHg)",
         _each_digit,
     ),  # a flight
-    (rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNTED}A-Za-z]|[.,/:-]\d)", _each_digit),
+    (rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\dA-Za-z%％℃°公]|[.,/:-]\d|{STARTS_MEASURE})", _each_digit),
     (_LETTERS_AND_DIGITS, _mixed_id),
     (  # of a processor: i7-13700H
         r"(?a)(?<![\w.-])[a-z]\d{1,2}-\d{3,6}(?:[A-Z]{0,2}|v\d)(?![\w-])",

@@ -3,6 +3,7 @@
 import re
 
 from cc_tts.text.substitution import rewriter
+from cc_tts.text.zh.measures import STARTS_MEASURE
 from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY, cardinal
 
 ADDRESS_SIGNS = {
@@ -64,6 +65,13 @@ def _roman(match: re.Match[str]) -> str:
     return cardinal(str((ord(match.group()) - _FIRST_ROMAN) % _NUM_ROMAN + 1))
 
 
+def _or_more(match: re.Match[str]) -> str:
+    """``500+城市`` and ``15+个`` are more, ``¥50+运费`` and ``工号12+密码`` are sums."""
+    sign, number, measure = match.groups()
+    is_round = number[-1:] in "0万千百亿" and number != "00"
+    return f"{sign}{number}{'加' if sign or not (measure or is_round) else '多'}"
+
+
 say_signs = rewriter(
     (
         r"(?<![\d.°])(\d{1,3})(?:['′’](\d{1,2})(?:[\"″”]|''))(\d{0,2})(?!\d)",
@@ -105,8 +113,6 @@ say_signs = rewriter(
     (rf"(?<=\d)\s?({_DOSE})/(?=[一-鿿])", lambda match: f"{_PER_UNIT[match[1]]}每"),
     (rf"(?<=每)({_UNIT})(?![A-Za-z\d²³])", lambda match: _PER_UNIT[match[1]]),
     (rf"(?<=[元角分块万千百方次秒钟天])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
-    (r"(?<=\d)/(?=[晚天月年人位间間](?![上\d]))", "每"),
-    (r"(?<=\d)([A-Za-z]{1,4})/(?=[年月日天周次人件只隻张張个個瓶盒袋台臺箱份片粒支户戶])", r"\1每"),
     (r"约?≈\s?|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),
     (r"(?<![\d第-])7-(?:ELEVEN|Eleven|eleven|11(?![\d.%％天日月号號点點时時岁歲人个個年次元-]))", "七，十一"),
     (r"(?<![A-Za-z\d])([A-Z]{1,2}\d{1,5})/(?=[A-Z]{1,2}\d{1,5}(?![A-Za-z\d]))", r"\1、"),
@@ -116,7 +122,6 @@ say_signs = rewriter(
     (r"(?<![A-Za-z\d.])(\d{1,2})[vV](?=\d{1,2}(?![A-Za-z\d.]))", r"\1对"),
     (r"(?<=\d)″|(?<=\d\.\d)\"(?![\w，。])", "英寸"),
     (r"(?<=孕)\s?(\d{1,2})\+(\d)(?:周|週|W|w)?(?!\d)", r"\1周加\2天"),
-    ("±", "正负"),
     (r"\+/-(?=\d)", "正负"),
     (r"\+/-", "加减"),
     (
@@ -160,15 +165,11 @@ say_signs = rewriter(
     (r"(?<=[\d%％元块万℃级度BGM])\s?(?:→|[-=]>)\s?(?=[¥￥$-]?\d)", "到"),
     (r"((?<![A-Za-z])[A-Z]|[由从從自][\u4e00-\u9fffA-Za-z]{1,6})\s?→\s?(?=[A-Z](?![A-Za-z])|[\u4e00-\u9fff])", r"\1到"),
     (r"\s?→\s?", "，"),
-    (
-        r"(?<=\d)\+(?=(?:房间?|手机|电话|区|卡|分机|身份证|会员|学|工|证件)号|号码|密码|姓名|生日|差价|[运税押]|手续费|服务费)",
-        "加",
-    ),
     (r"(?<=\d[岁歲天年月人件次h])\+(?![\w送赠])", "以上"),
     (r"(?<=\d岁)\+|(?<=[vV]\d\.\d)\+|(?<=[A-Za-z] \d)\+|(?<=[A-Za-z] \d\d)\+|(?<=[A-Za-z] \d\d\d)\+", "以上"),
     (
-        r"(?<=[\d万千百亿])(?<!^00)(?<!\D00)\+(?=[\u4e00-\u9fff])(?![送赠加减的到等])(?:(?<=[0万千百亿]\+)|(?=[年月天日周岁个人家次件位条项种款台城国小分]))",
-        "多",
+        rf"(?<![\d.,])([¥￥$€£]?)\s?(\d[\d,.]*[万千百亿]?)\+(?:(?=({STARTS_MEASURE}))|(?=[\u4e00-\u9fff]))(?![送赠])",
+        _or_more,
     ),
 )
 """Keys, units, Roman numerals and signs in words or in a form that the rules behind this read right."""

@@ -15,11 +15,12 @@ from cc_tts.text.alignment import replaced_one_by_one
 from cc_tts.text.characters import digits_to_ascii, joined_lines
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.web_addresses import say_addresses
-from cc_tts.text.zh.bare_numbers import say_bare_names
+from cc_tts.text.zh.bare_numbers import say_bare_names, say_counted_emergencies
 from cc_tts.text.zh.dates import say_days
 from cc_tts.text.zh.identifiers import say_digits, say_identifiers
+from cc_tts.text.zh.measures import BEHIND_MEASURE, ONE_MEASURE
 from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal, say_plain_numbers
-from cc_tts.text.zh.quantities import NO_EMERGENCY_NUMBER, prepare_quantities
+from cc_tts.text.zh.quantities import prepare_quantities
 from cc_tts.text.zh.signs import ADDRESS_SIGNS, say_signs
 
 _MAX_CLAUSE_CHARS = 64
@@ -204,12 +205,14 @@ _before_quantities = rewriter(
 _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
+_PER = (
+    rf"(?:(?<=[元币幣镑鎊])|(?<=元起)|{BEHIND_MEASURE})\s?/\s?(?=[\u4e00-\u9fff])|(?<=\d[%％])/(?=[年月周日天季期次笔])"
+    rf"|(?:(?<=[\d万亿千百%％费費价價])|(?<=\d[A-Za-z])|(?<=\d[A-Za-z]{{2}}))\s?/\s?(?={ONE_MEASURE})"
+)
+"""A slash between a sum or a quantity and what it is for."""
 _after_quantities = rewriter(
     (r"(?<=[\d零幺一二三四五六七八九])(?<!\d \d) +(?=\d)(?!\d \d)", "，"),  # but not within 9 3 0 2
-    (
-        "(?:(?<=\\d人)|(?<=[元币镑块塊次件个张台瓶盒斤克吨箱包份条分滴粒片支袋位套间])|(?<=方米)|(?<=元起)|(?<=/[人户年月天日次件]))/(?=[\u4e00-\u9fff])",
-        "每",
-    ),
+    (_PER, "每"),
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
     (r"(?<=\d)：(?=\d)", ":"),
     (rf"(?<=\d)\s?({'|'.join(_CURRENCIES)})(?![A-Za-z])", lambda match: _CURRENCIES[match[1]]),
@@ -219,7 +222,6 @@ _after_quantities = rewriter(
     ),
     (r"(?<![\d.:：/-])(\d{5,12})-(\d{1,4})(?![\d.:：/%-])", _falling),
     (_RANGE, r"\1到"),
-    (r"(?<=\d[%％])/(?=[年月周日天季期次笔])", "每"),
     (r"(?<=\d)\s?d(?![A-Za-z\d]|打印|动画|电影|效果|模型|建模|渲染)", "天"),
     (r"(?:(?<=次方)|(?<=[万亿]))\s?(km|kg|m|g)(?![A-Za-z])", lambda match: _AFTER_POWER[match[1]]),
     (_UNIT, lambda match: _UNITS[match[1]]),
@@ -227,7 +229,6 @@ _after_quantities = rewriter(
         r"(?<![\d.A-Za-z:到至])([1-9]|1[0-2])\.(\d\d)(?=[^\dA-Za-z.%％‰℃°/:：~～到至-]|$)",
         lambda match: f"{cardinal(match[1])}点{match[2].translate(AS_QUANTITY)}",
     ),  # wetext would take it for a day
-    (NO_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
 )
 _tidy = rewriter(
     (f"(?<=[{_NUMERALS}])/(?=[A-Z](?![A-Z]))", "斜杠"),
@@ -258,6 +259,6 @@ def speakable(text: str) -> str:
     text = digits_to_ascii(say_signs(_folded(text)).translate(_SUPERSCRIPTS))
     text = say_addresses(joined_lines(text.replace("\n", "\n\n"), pause="，"), ADDRESS_SIGNS, say_digits)
     text = _scores(say_bare_names(say_identifiers(_before_quantities(text))))
-    text = _after_quantities(prepare_quantities(say_days(text)))
+    text = say_counted_emergencies(_after_quantities(prepare_quantities(say_days(text))))
     said = replaced_one_by_one(_clauses(text), _say_quantities)
     return _tidy(said.translate(AS_QUANTITY))

@@ -1,1 +1,1 @@
-"""A call's text becomes PCM at the line's rate here: engine, resampler, shared synthesis and the prompt cache."""
+"""The path from a call's text to PCM at the line's rate: engine, resampler, shared synthesis and prompt cache."""

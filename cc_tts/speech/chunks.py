@@ -1,4 +1,4 @@
-"""The stages of the speech path hand these to each other: a prompt as it is spoken, and its audio in chunks."""
+"""The types that the stages of the speech path pass to each other: a prompt to be spoken, and its audio in chunks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -11,9 +11,9 @@ from cc_tts.text.chunker import Chunking
 from cc_tts.text.pronunciation.replacements import Replacement
 
 OVERLOAD_POLL_S: Final = 0.05  # unmeasured
-"""How often an engine that takes nothing is asked again."""
+"""The interval of asking again while the engine takes nothing."""
 CHUNK_MS: Final = 200  # unmeasured
-"""Longest chunk handed on at once: what one message to the UA process carries."""
+"""The longest chunk that is passed on at once: what one message to the UA process carries."""
 
 
 def marks_alone(names: Iterable[str]) -> SpeechChunk:
@@ -22,8 +22,8 @@ def marks_alone(names: Iterable[str]) -> SpeechChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenPrompt:
-    """All that decides what a prompt of text sounds like on the line, the engine's identity aside. ``voice_rate_hz`` is the
-    engine's, ``rate_hz`` the line's.
+    """Everything that determines the sound of a text prompt on the line, except the engine's identity. ``voice_rate_hz`` is
+    the engine's rate, ``rate_hz`` the line's.
     """
 
     text: str
@@ -34,16 +34,16 @@ class SpokenPrompt:
     voice_rate_hz: int
     rate_hz: int
     gain_db: float = 0.0
-    """The gain from the voice's level to that of the line, and what the prompt asks for."""
+    """The gain from the voice's level to the line's, plus the gain of the prompt."""
     replacements: tuple[Replacement, ...] = ()
     instructions: str = ""
 
 
 class ChunkStream(Protocol):
-    """Line-rate audio of one prompt, as it is synthesised."""
+    """Line-rate audio of one prompt, during its synthesis."""
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """The line holds so much of the audio that is not played yet, ms."""
+        """Report how much audio the line has not played yet, ms."""
         ...
 
     def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
@@ -54,11 +54,11 @@ class ChunkStream(Protocol):
 
 
 Synthesise = Callable[[], ChunkStream]
-"""Opens a stream of the engine; raises what :meth:`cc_tts.speech.source.SpeechSource.open` does."""
+"""Opens a stream of the engine; raises as :meth:`cc_tts.speech.source.SpeechSource.open`."""
 
 
 class ReadyChunks:
-    """Audio that is there as a whole: a tone, silence, a cached prompt. Each chunk is given out once."""
+    """Complete audio: a tone, silence, or a cached prompt. Each chunk is returned once."""
 
     def __init__(self, chunks: Iterable[SpeechChunk]) -> None:
         self._chunks = iter(chunks)
@@ -67,7 +67,7 @@ class ReadyChunks:
         """Nothing to do: nothing is synthesised."""
 
     async def cancel(self) -> None:
-        """Give out no more."""
+        """Return no more chunks."""
         self._chunks = iter(())
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
@@ -76,18 +76,18 @@ class ReadyChunks:
 
 
 def fixed(pcm: bytes, rate_hz: int) -> ReadyChunks:
-    """PCM without words as a stream."""
+    """Return PCM without words as a stream."""
     return ReadyChunks(in_pieces(SpeechChunk(), pcm, AudioFormat(rate_hz)))
 
 
 def now_ms() -> float:
-    """Return the instant as the clocks of listeners have it."""
+    """Return the present instant by the clock of listeners."""
     return asyncio.get_running_loop().time() * 1000
 
 
 def in_pieces(chunk: SpeechChunk, pcm: bytes, audio_format: AudioFormat) -> list[SpeechChunk]:
-    """The chunk with this audio, in pieces of at most :data:`CHUNK_MS`; what it says besides comes with the first. None if
-    there is no audio.
+    """Return the chunk in pieces of at most :data:`CHUNK_MS`; its metadata comes with the first. Nothing if there is no
+    audio.
     """
     size = audio_format.bytes_for_ms(CHUNK_MS)
     rest = [SpeechChunk(pcm[at : at + size], is_resumed=chunk.is_resumed) for at in range(size, len(pcm), size)]

@@ -1,4 +1,4 @@
-"""The lexicons that there are: the files of ``tts.lexicons_dir``, which requests add to, replace and delete.
+"""The lexicons: the files of ``tts.lexicons_dir``, which requests add, replace and delete.
 
 ``NAME.json`` is a :class:`cc_tts.text.pronunciation.lexicon.Lexicon`, ``NAME.pls`` a W3C pronunciation lexicon. Without a
 folder lexicons live as long as the server.
@@ -34,7 +34,7 @@ from cc_tts.text.pronunciation.replacements import Replacement
 MAX_LEXICONS: Final = 100  # unmeasured
 MAX_FILE_BYTES: Final = 16 << 20  # unmeasured
 _MAX_REMEMBERED: Final = 256
-"""Texts that are being spoken have a place here, with what was found in them. Unmeasured."""
+"""The most texts whose matches are kept while they are spoken. Unmeasured."""
 
 log = logs.get(__name__)
 
@@ -43,13 +43,15 @@ _SUFFIXES: Final = (".json", ".pls")
 
 
 class Lexicons:
-    """All by name; raises ``ConfigError`` if a file cannot be read, or ``tts.lexicons`` names one that does not exist."""
+    """All lexicons by name; raises ``ConfigError`` if a file cannot be read, or ``tts.lexicons`` names one that does not
+    exist.
+    """
 
     def __init__(self, config: TtsConfig) -> None:
         self._folder = Path(config.lexicons_dir).expanduser() if config.lexicons_dir else None
         self._always = config.lexicons
         self._by_name = {} if self._folder is None else _read_all(self._folder)
-        """Never changed, but put in place as a whole: the event loop reads it while a thread makes the next one."""
+        """Never modified but replaced as a whole: the event loop reads it while a thread builds the next one."""
         self._changing = threading.Lock()
         for name in self._always:
             if name not in self._by_name:
@@ -63,7 +65,7 @@ class Lexicons:
         return sorted(self._by_name)
 
     def get(self, name: str) -> Lexicon:
-        """One of them; a LexiconNotFound if there is none of this name."""
+        """Return a lexicon; raises ``LexiconNotFound``."""
         if name not in self._by_name:
             raise LexiconNotFound(self._unknown(name))
         return self._by_name[name].lexicon
@@ -84,8 +86,8 @@ class Lexicons:
             self._by_name = {**self._by_name, name: compiled}
 
     def delete(self, name: str) -> Lexicon:
-        """Delete one. Prompts that wait to be spoken go without it. Raises ``LexiconNotFound`` if there is none of this
-        name, ``LexiconMalformed`` if ``tts.lexicons`` names it, ``LexiconNotStored`` if the folder cannot be written.
+        """Delete a lexicon. Queued prompts are spoken without it. Raises ``LexiconNotFound``, ``LexiconMalformed`` if
+        ``tts.lexicons`` names it, ``LexiconNotStored`` if the folder cannot be written.
         """
         if name in self._always:
             raise LexiconMalformed("tts.lexicons names it: every prompt uses it")
@@ -107,14 +109,14 @@ class Lexicons:
             raise LexiconNotStored(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
 
     def check(self, names: Sequence[str]) -> None:
-        """Look whether all of these exist; an UnknownLexicon if one does not."""
+        """Raise ``UnknownLexicon`` if one of these does not exist."""
         for name in names:
             if name not in self._by_name:
                 raise UnknownLexicon(self._unknown(name))
 
     def for_prompt(self, names: Sequence[str], voice_id: str, language: str) -> tuple[CompiledLexicon, ...]:
-        """The lexicons of a prompt in the order in which they are asked: its own as far as they exist, its voice's, those of
-        every prompt.
+        """Return the lexicons of a prompt in order of precedence: its own as far as they exist, its voice's, those of every
+        prompt.
         """
         by_name = self._by_name
         of_voice = [name for name, each in by_name.items() if voice_id in each.lexicon.voices]
@@ -126,8 +128,8 @@ class Lexicons:
 def replacements_in(
     text: str, lexicons: tuple[CompiledLexicon, ...], taken: tuple[Replacement, ...]
 ) -> tuple[Replacement, ...]:
-    """The parts of a text that lexicons replace, beside those that are ``taken``. They are asked for several times while a
-    text is spoken. Runs on: any thread.
+    """Return the parts of a text that lexicons replace, except ``taken`` parts. This is called several times while a text is
+    spoken. Runs on: any thread.
     """
     return replacements_by(lexicons, text, taken)
 

@@ -1,4 +1,4 @@
-"""A prompt: something to be spoken or played on a call, as it was asked for."""
+"""A prompt: a request to speak or to play something on a call."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -18,11 +18,11 @@ from cc_tts.text.pronunciation.replacements import Replacement
 Then = Literal["stay", "hangup"]
 Queueing = Literal["append", "replace"]
 FOREVER: Final = sys.maxsize
-"""A prompt that is repeated so often is heard until it is stopped."""
+"""A prompt with this many repetitions is heard until it is stopped."""
 NO_DISCLOSURE: Final = "off"
-"""A route with this in place of words has none, whatever the other calls have."""
+"""A route with this value has no disclosure, whatever the configuration says for other calls."""
 STAGED_PREFIX: Final = "prompt:"
-"""An id follows, as in ``play=`` of an RFC 4240 URI."""
+"""The prefix of the id of a staged prompt, as in ``play=`` of an RFC 4240 URI."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -62,7 +62,9 @@ class TextContent:
         return state_of_whole(self.text) if self.markup == AT_BEGINNING else self.markup
 
     def between(self, start: int, end: int) -> "TextContent":
-        """A part of it. No replacement may go across its edges; a mark at its end is the next part's, if there is one."""
+        """Return a part of it. No replacement may cross its edges; a mark at its end belongs to the next part, if there is
+        one.
+        """
         is_last = end == len(self.text)
         begun = self.text[:start]
         replacements = (
@@ -84,7 +86,7 @@ class TextContent:
 
 @dataclass(frozen=True, slots=True)
 class RefusedContent:
-    """Words that no voice speaks, and a sentence on why."""
+    """Words that no voice speaks, and the reason as a sentence."""
 
     text: str
     detail: str
@@ -125,8 +127,8 @@ class SsmlWarning:
 
 @dataclass(frozen=True, slots=True)
 class SequenceContent:
-    """Parts one after the other, as SSML asks for. Between two parts of text the voice pauses as it does between them;
-    a silence between them is exactly as long as it says.
+    """Parts that follow each other, from SSML. Between two text parts there is the pause of their punctuation; a silence
+    part is exactly as long as it says.
     """
 
     parts: tuple[Part, ...]
@@ -135,7 +137,7 @@ class SequenceContent:
 
 @dataclass(frozen=True, slots=True)
 class IncrementalContent:
-    """Words that arrive while they are spoken, each part as ``words`` says, whose own text is empty."""
+    """Words that arrive while they are spoken, in the style of ``words``, whose own text is empty."""
 
     words: TextContent
     incremental: IncrementalText
@@ -143,15 +145,15 @@ class IncrementalContent:
 
 @dataclass(frozen=True, slots=True)
 class AudioContent:
-    """Audio of a client that arrives while it is played."""
+    """A client's audio that arrives while it is played."""
 
     incremental: IncrementalAudio
 
 
 @dataclass(frozen=True, slots=True)
 class StagedContent:
-    """The prompt that was staged under this id (:mod:`cc_tts.speech.staged.prompts`), ``gain_db`` louder. It becomes words
-    or audio when a call accepts it.
+    """The prompt that is staged under this id (:mod:`cc_tts.speech.staged.prompts`), ``gain_db`` louder. When a call accepts
+    it, it is replaced by its words or audio.
     """
 
     prompt_id: str
@@ -159,12 +161,12 @@ class StagedContent:
 
 
 Download = Callable[[], Awaitable[CachedPrompt]]
-"""Waits for a file; raises a ``CcTtsError`` if it does not come or is of no use."""
+"""Waits for a file; raises a ``CcTtsError`` if it does not come or cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class UrlContent:
-    """The audio file at a URL (:mod:`cc_tts.speech.staged.urls`), ``gain_db`` louder. It has its download when a call
+    """The audio file at a URL (:mod:`cc_tts.speech.staged.urls`), ``gain_db`` louder. It gets its download when a call
     accepts it.
     """
 
@@ -175,7 +177,7 @@ class UrlContent:
 
 @dataclass(frozen=True, slots=True)
 class ReadyContent:
-    """Audio that is there as a whole at the rate of the line, and the words in it as far as they are known."""
+    """Complete audio at the rate of the line, with its words as far as they are known."""
 
     audio: CachedPrompt
     text: str = ""
@@ -196,7 +198,7 @@ Content = (
 
 
 def texts_of(content: Content) -> tuple[TextContent, ...]:
-    """The parts of a content that are words, in order."""
+    """Return the parts of a content that are words, in order."""
     match content:
         case SequenceContent(parts):
             return tuple(each for each in parts if isinstance(each, TextContent))
@@ -206,14 +208,14 @@ def texts_of(content: Content) -> tuple[TextContent, ...]:
 
 
 def text_of(content: Content) -> str:
-    """All the words of a content; the marks and pauses of SSML are no part of them."""
+    """Return all the words of a content, without the marks and pauses of SSML."""
     if isinstance(content, ReadyContent):
         return content.text
     return "".join(each.text for each in texts_of(content))
 
 
 def without_text(content: Content) -> Content:
-    """The content of a prompt that is over: its kind, without words, audio and URL."""
+    """Return the content of a completed prompt: its kind, without words, audio and URL."""
     if isinstance(content, ReadyContent):
         return ReadyContent(CachedPrompt(()))
     if isinstance(content, UrlContent):
@@ -223,7 +225,7 @@ def without_text(content: Content) -> Content:
 
 
 def with_texts(content: Content, change: Callable[[TextContent], TextContent]) -> Content:
-    """The content with every part that is words changed."""
+    """Return the content with all text parts replaced."""
     match content:
         case TextContent():
             return change(content)
@@ -260,14 +262,14 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Disclosure:
-    """Words that tell the caller that a machine speaks, in the call's voice: ``text``, or that of ``prompt_id``."""
+    """Words that tell the caller that a machine speaks, in the call's voice: ``text``, or the prompt ``prompt_id``."""
 
     text: str = ""
     prompt_id: str = ""
 
     @classmethod
     def of(cls, *keys: str) -> Self | None:
-        """The disclosure of the first value that is not empty: words, ``prompt:ID``, or ``off``."""
+        """Return the disclosure in the first value that is not empty: words, ``prompt:ID``, or ``off``."""
         value = next(filter(None, keys), NO_DISCLOSURE)
         if value == NO_DISCLOSURE:
             return None
@@ -281,9 +283,7 @@ class Disclosure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptDefaults:
-    """Values for the prompts of a call that say nothing themselves; ``None`` falls back to the config.
-    ``lexicons`` are asked after those of the prompt.
-    """
+    """The defaults of a call's prompts; ``None`` means the configuration's. ``lexicons`` come after the prompt's own."""
 
     voice: str | None = None
     language: str | None = None

@@ -1,4 +1,4 @@
-"""Audio of prompts that are spoken again and again, at line rate: in memory, and on disk if there is a folder.
+"""The cache of frequently spoken prompts, as audio at line rate: in memory, and on disk if a folder is configured.
 
 ::
 
@@ -30,9 +30,9 @@ from cc_tts.speech.staged.audio_file import amplified
 from cc_tts.voices.folder import files_in
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
-"""Audio depends on the versions of these, besides the model."""
+"""The libraries whose versions affect the audio, besides the model."""
 MAX_KEYS_REMEMBERED: Final = 16_384  # unmeasured
-"""Prompts whose uses are counted; the ones not used for longest are forgotten."""
+"""The most prompts whose uses are counted; the least recently used ones are forgotten."""
 
 
 class PromptCache:
@@ -60,24 +60,24 @@ class PromptCache:
         return self._uses.get(key, 0) >= self._config.min_uses
 
     def in_memory(self, key: str) -> CachedPrompt | None:
-        """The prompt if it is there at once."""
+        """Return the prompt if it is in memory."""
         if (prompt := self._memory.get(key)) is not None:
             self._memory.move_to_end(key)
             self.files.used(key)
         return prompt
 
     def has(self, key: str) -> bool:
-        """Whether it is in memory or on disk; does not count as a use."""
+        """Whether it is in memory or on disk; this does not count as a use."""
         return key in self._memory or key in self.files
 
     async def load(self, key: str) -> CachedPrompt | None:
-        """Bring a prompt from disk into memory; ``None`` if it is gone or damaged."""
+        """Load a prompt from disk into memory; ``None`` if it is gone or damaged."""
         if (prompt := await self.files.load(key)) is not None:
             self._remember(key, prompt)
         return prompt
 
     def store(self, key: str, prompt: CachedPrompt) -> None:
-        """Cache a whole prompt if it was used often enough."""
+        """Cache a complete prompt if it was used often enough."""
         if self.is_wanted(key):
             self._remember(key, prompt)
             self.files.store(key, prompt)
@@ -101,9 +101,9 @@ class PromptCache:
 
 
 def engine_identity(config: Config, of_workers: str = "") -> str:
-    """A digest of what stands behind the name of an engine and of its voices: the libraries, the files of the model and of
-    the voices (name, size, time of change), and ``of_workers``, the identity of those on other machines. Another identity,
-    other audio. Runs on: a thread.
+    """Return a digest of what an engine's name and voices stand for: the libraries, the files of the model and of the voices
+    (name, size, time of change), and ``of_workers``, the identity of those on other machines. Another identity means other
+    audio. Runs on: a thread.
     """
     parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
     for tts in each_model(config.tts):
@@ -141,8 +141,8 @@ def _state_of(path: Path) -> str:
 
 
 def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
-    """The prompt as it is cached; ``None`` if the words of its chunks are not those of ``text``, one after the other, or if
-    some of it was said in place of a lost worker.
+    """Return the prompt in the form of the cache; ``None`` if the words of its chunks do not add up to ``text``, or if some
+    of it was spoken after a worker was lost.
     """
     if any(chunk.is_resumed or chunk.gave_up_after is not None for chunk in chunks):
         return None
@@ -159,7 +159,7 @@ def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
 
 
 def ready(cached: CachedPrompt, text: str, gain_db: float) -> ReadyChunks:
-    """A prompt that is there as a whole as a stream, ``gain_db`` louder."""
+    """Return a complete prompt as a stream, ``gain_db`` louder."""
     return ReadyChunks(_louder(chunk, gain_db) for chunk in chunks_of(cached, text))
 
 
@@ -169,7 +169,7 @@ def _louder(chunk: SpeechChunk, gain_db: float) -> SpeechChunk:
 
 
 def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:
-    """The chunks of a cached prompt; the words come out of ``text``."""
+    """Yield the chunks of a cached prompt, with words from ``text``."""
     num_chars = 0
     for chunk in cached.chunks:
         source = None

@@ -1,4 +1,5 @@
-"""Cached prompts on disk: a file each, named by its key, never more than so many bytes, the least recently used go first.
+"""Cached prompts on disk: one file each, named by its key. The total size is bounded; the least recently used are deleted
+first.
 
 ::
 
@@ -35,16 +36,18 @@ from cc_tts.processes.tasks import cancel_all
 from cc_tts.processes.threads import BoundedExecutor
 
 FORMAT_VERSION: Final = 3
-"""The version of the file and of what goes into a key: with another number nothing cached before is found."""
+"""The version of the file format and of the keys: with another number no earlier cached prompt is found."""
 MAX_READS: Final = 4  # unmeasured
-"""Files read at once; one more is written."""
+"""The most files that are read at once; one more is written."""
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024  # unmeasured
-"""Prompts that wait to be written; beyond it they stay in memory only."""
+"""The most bytes of prompts that wait to be written; further ones stay in memory only."""
 BLOCK_BYTES: Final = 4096
-"""A file is counted in whole blocks, so that many small ones are bounded too."""
+"""The size of a file is rounded up to whole blocks, so that many small ones are bounded too."""
 STOP_TIMEOUT_S: Final = 5.0  # unmeasured
 READ_TIMEOUT_S: Final = 2.0
-"""One file may take this long; then the prompt is synthesized again, and the thread is left to the disk. Unmeasured."""
+"""The time that reading a file may take. After that the prompt is synthesised again, and the thread is left waiting for the
+disk. Unmeasured.
+"""
 
 T = TypeVar("T")
 
@@ -53,7 +56,7 @@ _PREFIX_BYTES: Final = len(_MAGIC) + hashlib.sha256().digest_size
 _PROMPT_BYTES: Final = 512
 _CHUNK_BYTES: Final = 128
 _WORD_BYTES: Final = 160
-"""Objects cost this much memory besides the PCM, roughly."""
+"""The approximate memory of an object besides its PCM."""
 _NAME: Final = re.compile(r"([0-9a-f]{64})\.prompt")
 _BEGUN: Final = ".begun-"
 
@@ -87,12 +90,12 @@ class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
 
 
 def charged_bytes(num_bytes: int) -> int:
-    """The bytes that a file of ``num_bytes`` is counted as."""
+    """Return the bytes that a file of ``num_bytes`` is counted as."""
     return max(1, -(-num_bytes // BLOCK_BYTES)) * BLOCK_BYTES
 
 
 class PromptFiles:
-    """The cached prompts in ``cache.disk_dir``; always empty where that is not set."""
+    """The cached prompts in ``cache.disk_dir``; always empty if that is not set."""
 
     def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
         self._is_used = bool(config.disk_dir)
@@ -116,7 +119,7 @@ class PromptFiles:
         return key in self._index
 
     def check(self) -> None:
-        """Find out whether the folder can be written, or made where it is not there yet: a ConfigError if not."""
+        """Raise ``ConfigError`` if the folder cannot be created or written."""
         if not self._is_used:
             return
         there = next((folder for folder in (self._folder, *self._folder.absolute().parents) if folder.exists()), None)
@@ -133,7 +136,9 @@ class PromptFiles:
         )
 
     async def start(self) -> None:
-        """Find what is there, and drop the oldest of what is too much. A ConfigError if the folder is of no use."""
+        """Index the files, and delete the oldest ones beyond the limit. Raises ``ConfigError`` if the folder
+        cannot be used.
+        """
         if not self._is_used:
             return
         try:
@@ -149,7 +154,7 @@ class PromptFiles:
         log.info("prompt_cache_found", num_prompts=len(self), num_bytes=self.num_bytes)
 
     async def stop(self) -> None:
-        """Finish writing, for a bounded time, and leave the order of use behind."""
+        """Finish writing, for a bounded time. The order of use is kept in the files' times."""
         if self._writer is not None:
             await asyncio.wait({self._writer}, timeout=STOP_TIMEOUT_S)
             await cancel_all(self._writer)
@@ -157,13 +162,13 @@ class PromptFiles:
         await asyncio.wait({self._on_thread(self._for_each, used, os.utime)}, timeout=STOP_TIMEOUT_S)
 
     def used(self, key: str) -> None:
-        """It was used from memory."""
+        """Note a use from memory."""
         if key in self._index:
             self._index.move_to_end(key)
             self._used_from_memory.add(key)
 
     async def load(self, key: str) -> CachedPrompt | None:
-        """Read one; ``None`` if it is not there or damaged, and then it is forgotten."""
+        """Read a file; ``None`` if it is missing or damaged. It is then forgotten."""
         if key not in self._index:
             return None
         self._index.move_to_end(key)
@@ -198,11 +203,11 @@ class PromptFiles:
         self._num_hung -= 1
 
     def _on_thread(self, work: Callable[..., T], *arguments: object) -> asyncio.Future[T]:
-        """These threads are its own: a disk that hangs holds up nothing else."""
+        """Run a function on the threads of this object, so that a hung disk delays nothing else."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def store(self, key: str, prompt: CachedPrompt) -> None:
-        """Write one soon, unless it is there, or too much waits already."""
+        """Write a prompt soon, unless it is there, or too much waits already."""
         if not self._is_used:
             return
         waiting_bytes = sum(each.pcm_bytes for each in self._pending.values())
@@ -298,19 +303,19 @@ class PromptFiles:
 
 
 def _forget_error(reading: asyncio.Future[CachedPrompt]) -> None:
-    """Nobody may wait for it any more."""
+    """Ignore the outcome, since nobody may be waiting for it."""
     if not reading.cancelled():
         reading.exception()
 
 
 def to_file(key: str, prompt: CachedPrompt) -> bytes:
-    """The bytes of the file that :func:`from_file` reads."""
+    """Return the bytes of the file that :func:`from_file` reads."""
     body = msgspec.msgpack.encode((key, prompt))
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
 def from_file(key: str, data: bytes) -> CachedPrompt:
-    """Read a file back; raises ``ValueError`` if it was cut short, changed, or is the file of something else."""
+    """Read a file; raises ``ValueError`` if it is incomplete, changed, or another kind of file."""
     if not data.startswith(_MAGIC):
         raise ValueError("not a cached prompt of this version")
     body = memoryview(data)[_PREFIX_BYTES:]

@@ -1,4 +1,4 @@
-"""``cc-tts text`` shows what would be said of a text, chunk by chunk, without an engine that speaks.
+"""``cc-tts text`` shows how a text would be spoken, chunk by chunk, without speaking it.
 
 A text takes the way of any prompt up to the engine, and a growing one is cut into segments as ``…/stream`` cuts it.
 """
@@ -32,14 +32,14 @@ class ReadChunk(msgspec.Struct, frozen=True):
 
 
 class ReadingSource(SpeechSource):
-    """Takes down what its engine, which need not be able to speak, would be given."""
+    """Records what its engine would be given; the engine need not be able to speak."""
 
     def __init__(self, engine: Engine, config: TtsConfig) -> None:
         super().__init__(engine, Normalizer(), config)
         self._read: list[ReadChunk] = []
 
     async def chunks(self, content: Content) -> list[ReadChunk]:
-        """All chunks of a content, in order; raises what :meth:`check` does, and ``NothingToSay``."""
+        """Return all chunks of a content, in order; raises as :meth:`check`, and ``NothingToSay``."""
         self.check(content)
         async for _ in self.open(content, rate_hz=_RATE_HZ):
             pass
@@ -49,7 +49,7 @@ class ReadingSource(SpeechSource):
         return read
 
     async def chunks_of_tokens(self, words: TextContent, tokens: Iterator[str]) -> list[ReadChunk]:
-        """The chunks of a text that arrives in tokens, each when the one before has been read as far as it can be."""
+        """Yield the chunks of a text that arrives in tokens."""
         return await self.chunks(IncrementalContent(words, _Tokens(tokens, self._config)))
 
     def _speak(
@@ -74,7 +74,7 @@ class ReadingSource(SpeechSource):
 
 
 class _Tokens(IncrementalText):
-    """A text whose next token comes when its reader waits for it."""
+    """A text whose next token arrives when its reader waits for it."""
 
     def __init__(self, tokens: Iterator[str], config: TtsConfig) -> None:
         super().__init__(MonotonicClock(), segmenting=segmenting_of(config), idle_timeout_s=0.0)

@@ -1,4 +1,4 @@
-"""Audio goes from the engine's sample rate to the leg's clock rate by one stateful soxr stream for each stream of speech.
+"""Resamples from the engine's rate to the leg's clock rate, by one stateful soxr stream for each stream of speech.
 
 Why HQ, measured from 22,050 and 24,000 to 8,000 Hz: LQ is 8 dB down at 3.4 kHz; MQ has the passband of HQ (0.0 dB at
 3.4 kHz, −82 dB from 4.2 kHz, the floor of 16 bits), holds back as much and costs as much (6 µs per 20 ms); VHQ holds
@@ -19,7 +19,8 @@ _INT16: Final = np.iinfo(np.int16)
 
 
 class StreamResampler:
-    """State of one stream. Equal rates pass through.
+    """The state of one stream. Equal rates pass through. The output does not depend on how the input is cut; its length is
+    the nearest whole number of samples.
 
     Any cutting of the same input gives the same output, to the bit; its length is the nearest whole number of samples.
     """
@@ -30,7 +31,7 @@ class StreamResampler:
             self._stream = soxr.ResampleStream(source_rate_hz, target_rate_hz, 1, dtype="float32", quality="HQ")
 
     def process(self, pcm: bytes, last: bool = False) -> bytes:  # noqa: FBT001, FBT002 reads as soxr's own call
-        """Take the next chunk, return what is ready. ``last`` flushes; nothing may follow it."""
+        """Take the next chunk and return the finished samples. ``last`` flushes; nothing may follow it."""
         if self._stream is None:
             return pcm
         resampled = self._stream.resample_chunk(np.frombuffer(pcm, np.int16).astype(np.float32), last=last)

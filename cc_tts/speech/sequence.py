@@ -1,4 +1,4 @@
-"""The parts of an SSML prompt, one stream after the other, with exact silences between them.
+"""The parts of an SSML prompt, one stream after another, with exact silences between them.
 
 ::
 
@@ -24,8 +24,8 @@ from cc_tts.text.characters import has_speech
 
 
 class SequenceStream:
-    """A :class:`cc_tts.speech.chunks.ChunkStream` of parts, each opened by ``open_part``, which the engine may refuse for
-    ``overload_wait_ms``. ``is_again``: it was opened before and gave nothing.
+    """A :class:`cc_tts.speech.chunks.ChunkStream` of parts. Each part is opened by ``open_part``, which the engine may
+    refuse for ``overload_wait_ms``. ``is_again``: an earlier attempt has produced nothing.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SequenceStream:
         self._is_cancelled = False
         self._stream: ChunkStream | None = None
         self._unspoken = ""
-        """Words that were taken and belong to no chunk yet, such as blanks."""
+        """Words that were taken and do not belong to a chunk yet, such as blanks."""
         self._has_spoken = False
         self._nothing: NothingToSay | None = None
 
@@ -93,24 +93,24 @@ class SequenceStream:
                 return self._opened(part)
 
     def _silence(self, silence_ms: float) -> list[SpeechChunk]:
-        """A span of its own, so that the words before it end where they end."""
+        """Yield silence with a span of its own, so that the words before it end where they end."""
         pcm = bytes(self._format.bytes_for_ms(max(0.0, silence_ms)))
         return in_pieces(SpeechChunk(begins_source=""), pcm, self._format)
 
     def _refused(self, part: RefusedContent) -> list[SpeechChunk]:
-        """The words before it, if they belong to no chunk yet, so that it is told alone."""
+        """Yield a refused part alone, after any words that do not belong to a chunk yet."""
         marks = tuple((0.0, name) for _, name in part.marks)
         before = [SpeechChunk(begins_source=self._unspoken)] if self._unspoken else []
         self._unspoken = ""
         return [*before, SpeechChunk(begins_source=part.text, marks=marks, refused_because=part.detail)]
 
     async def _text(self, part: TextContent, following: Part | None) -> AsyncIterator[SpeechChunk]:
-        """The part without silence at its edges, and the pause behind it unless a break follows."""
+        """Yield a text part without silence at its edges, and the pause after it unless a break follows."""
         trimmer = SilenceTrimmer(self._format)
         marks = list(part.marks)
         num_chars = 0
         held = SpeechChunk()
-        """The chunk before, if its audio is still to come: silence inside the part is as long as it is."""
+        """The previous chunk, while its audio is still to come: silence inside a part keeps its length."""
         async for chunk in self._spoken(part):
             data = chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data)
             source = chunk.begins_source or ""
@@ -139,7 +139,7 @@ class SequenceStream:
             yield marks_alone(name for _, name in marks)
 
     async def _spoken(self, part: TextContent) -> AsyncIterator[SpeechChunk]:
-        """The chunks of a part; none if it is markup alone, which is no fault beside parts that are spoken."""
+        """Yield the chunks of a part; none if it is only markup, which is no error beside spoken parts."""
         try:
             async for chunk in self._opened(part):
                 self._has_spoken = True
@@ -148,7 +148,7 @@ class SequenceStream:
             self._nothing = error
 
     async def _opened(self, part: Content) -> AsyncIterator[SpeechChunk]:
-        """The chunks of a part; an engine that is full is asked again, and has to speak somehow in the end."""
+        """Yield the chunks of a part. A full engine is asked again, and must speak in the end."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._overload_wait_s
         while True:
@@ -176,7 +176,7 @@ class SequenceStream:
 
 
 def _marks_in(source: str, marks: list[tuple[int, str]], start: int) -> tuple[tuple[float, str], ...]:
-    """The marks in the words that begin at character ``start`` of the text, taken out of ``marks``."""
+    """Take from ``marks`` those in the words that begin at character ``start`` of the text."""
     found = []
     while source and marks and marks[0][0] <= start + len(source):
         offset, name = marks.pop(0)

@@ -33,43 +33,43 @@ from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt, Synthes
 from cc_tts.speech.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
 
 MAX_UNATTENDED: Final = 2  # unmeasured
-"""Prompts whose listeners have all gone and that are finished for the cache, at once."""
+"""The most prompts at once that are finished for the cache after all their listeners have left."""
 UNATTENDED_BUFFERED_MS: Final = 60_000.0  # unmeasured
-"""Reported to the engine for a prompt that nobody listens to: it is not urgent."""
+"""Reported to the engine for a prompt without listeners, so that it is not urgent."""
 
 log = logs.get(__name__)
 
 
 class CachedSource:
-    """Prompts out of the cache, or synthesised once for all who listen; ``max_held_bytes`` bounds the audio of these."""
+    """Prompts from the cache, or synthesised once for all listeners; ``max_held_bytes`` limits the audio of these."""
 
     def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
         self.cache = PromptCache(config, metrics)
         self.max_held_bytes = config.memory_bytes
         self.max_prompt_ms = config.max_prompt_s * 1000
-        """Longer ones are neither held nor cached."""
+        """Longer prompts are neither held nor cached."""
         self._metrics = metrics
         self.shared: dict[str, SharedSynthesis] = {}
         self.running: set[SharedSynthesis] = set()
         self.held_bytes = 0
-        """Audio of prompts that are being synthesised, or are whole and still being read."""
+        """The audio of prompts that are being synthesised, or are complete and still being read."""
         self.identity: str | None = None
-        """The engine's. While it is ``None`` the cache is not used."""
+        """The engine's identity. While it is ``None`` the cache is not used."""
 
     async def stop(self) -> None:
-        """Cancel what nobody listens to."""
+        """Cancel the syntheses without listeners."""
         await asyncio.gather(*[synthesis.cancel() for synthesis in self.running if synthesis.is_unattended])
 
     def has(self, prompt: SpokenPrompt) -> bool:
-        """Whether the engine is not needed for it."""
+        """Whether a prompt needs no engine."""
         if self.identity is None:
             return False
         key = prompt_key(prompt, self.identity)
         return key in self.shared or self.cache.has(key)
 
     def open(self, prompt: SpokenPrompt, synthesise: Synthesise, *, is_again: bool = False) -> ChunkStream:
-        """Begin to read a prompt; raises what ``synthesise`` does, if the engine is needed. ``is_again``: the engine refused
-        it before; that was counted as a use.
+        """Begin to read a prompt; raises as ``synthesise`` if the engine is needed. ``is_again``: the engine has refused it
+        before, which already counted as a use.
         """
         if self.identity is None:
             return synthesise()
@@ -90,7 +90,7 @@ class CachedSource:
         return stream
 
     def share(self, key: str, prompt: SpokenPrompt, synthesise: Synthesise) -> "SharedSynthesis":
-        """The synthesis of a prompt that others may join; a new one, with what that raises, if none is running."""
+        """Return the running synthesis of a prompt that others may join, or start a new one and raise its errors."""
         if key not in self.shared:
             synthesis = SharedSynthesis(self, key, prompt, synthesise)
             self.shared[key] = synthesis
@@ -99,14 +99,14 @@ class CachedSource:
         return self.shared[key]
 
     def hold(self, num_bytes: int) -> None:
-        """Syntheses hold so many bytes more than before, or fewer."""
+        """Change the number of bytes that syntheses hold."""
         self.held_bytes += num_bytes
         self._metrics.prompt_cache_bytes.labels(where="making").set(self.held_bytes)
         self._metrics.prompt_cache_prompts.labels(where="making").set(len(self.running))
 
 
 class SharedSynthesis:
-    """One synthesis that any number of listeners read while it runs; a prompt on disk is loaded with the first read."""
+    """One synthesis that any number of listeners read while it runs. A prompt on disk is loaded at the first read."""
 
     def __init__(self, owner: CachedSource, key: str, prompt: SpokenPrompt, synthesise: Synthesise) -> None:
         self.key = key
@@ -129,7 +129,8 @@ class SharedSynthesis:
         self._task: asyncio.Task[None] | None = None
 
     async def read(self, listener: "Listener") -> SpeechChunk | None:
-        """Give the listener's next chunk; ``None`` at the end, and to a listener that has left.
+        """Return the listener's next chunk; ``None`` at the end, and for a listener that has left. Raises the synthesis's
+        error after its chunks; at once for a listener that joined and has heard nothing yet, so that it can begin again.
 
         Raises what the synthesis failed with, after the chunks that it gave; at once to a listener that joined and has
         heard nothing yet, so that it can begin again.
@@ -150,7 +151,7 @@ class SharedSynthesis:
         return None
 
     def update_urgency(self, listener: "Listener") -> None:
-        """``listener`` has a new lead; the engine learns how much the one that runs dry first has buffered."""
+        """Note the new lead of ``listener``; the engine gets that of the listener that runs dry first."""
         if listener not in self.listeners or self.is_over:
             return
         urgent = self._most_urgent
@@ -166,7 +167,7 @@ class SharedSynthesis:
             self._stream.set_buffered_ms(buffered_ms)
 
     async def leave(self, listener: "Listener") -> None:
-        """``listener`` is done; safe to call twice."""
+        """Remove ``listener``. Safe to call twice."""
         if listener not in self.listeners:
             return
         self.listeners.discard(listener)
@@ -182,12 +183,12 @@ class SharedSynthesis:
             await self.cancel()
 
     def _may_finish(self) -> bool:
-        """Whether it goes on for the cache: a prompt that is interrupted each time would otherwise never be cached."""
+        """Whether it continues for the cache. Otherwise a prompt that is interrupted each time would never be cached."""
         num_unattended = sum(each.is_unattended for each in self.owner.running)
         return self.is_unattended or (num_unattended < MAX_UNATTENDED and self.owner.cache.is_wanted(self.key))
 
     async def cancel(self) -> None:
-        """Stop; listeners that are left get the chunks that are there."""
+        """Stop. The remaining listeners get the chunks so far."""
         if self._task is not None:
             self._task.cancel()
         self._end()
@@ -195,7 +196,7 @@ class SharedSynthesis:
             await self._stream.cancel()
 
     def drop_read(self) -> None:
-        """Once nobody can join, let go of the chunks that every listener has read."""
+        """Once no listener can join, drop the chunks that all listeners have read."""
         if self.is_shared:
             return
         num_made = self._num_dropped + len(self._chunks)
@@ -250,7 +251,7 @@ class SharedSynthesis:
         self._notify()
 
     def _unshare(self) -> None:
-        """Nobody joins it from now on."""
+        """Let no further listener join."""
         self.is_shared = False
         if self.owner.shared.get(self.key) is self:
             del self.owner.shared[self.key]
@@ -264,7 +265,7 @@ class SharedSynthesis:
 @dataclass(eq=False)
 class Listener:
     """A :class:`cc_tts.speech.chunks.ChunkStream` of a shared synthesis from its beginning. ``joined``: another listener had
-    begun it.
+    started it.
     """
 
     synthesis: SharedSynthesis
@@ -272,7 +273,7 @@ class Listener:
     joined: bool
     num_read: int = 0
     is_on_line: bool = False
-    """True for one that says what it has not played."""
+    """Whether it reports what it has not played."""
     clock: ListenerClock = field(default_factory=ListenerClock)
 
     def __post_init__(self) -> None:
@@ -285,7 +286,7 @@ class Listener:
 
     @property
     def lead_ms(self) -> float:
-        """Audio that is left to play less what was read: the listener with the least runs dry first."""
+        """Return the audio that is left to play less what was read; the listener with the least runs dry first."""
         return self.clock.left_ms(now_ms()) - self.clock.sent_ms if self.is_on_line else math.inf
 
     async def cancel(self) -> None:
@@ -301,7 +302,7 @@ class Listener:
 
     @property
     def may_begin_again(self) -> bool:
-        """Another one's synthesis may fail without harm to this listener: it has heard nothing yet."""
+        """Whether it can start anew if the synthesis of another listener fails: it has heard nothing yet."""
         return self.joined and not self.num_read
 
     async def _next(self) -> SpeechChunk | None:

@@ -1,4 +1,4 @@
-"""Text in, line-rate PCM out: chunker, engine and resampler as one stream. Calls and ``/v1/audio/speech`` use the same."""
+"""Text in, line-rate PCM out: chunker, engine and resampler as one stream, for calls and for ``/v1/audio/speech``."""
 
 import asyncio
 import re
@@ -71,7 +71,7 @@ from cc_tts.text.pronunciation.lexicon import CompiledLexicon
 from cc_tts.voices.voice import Voice
 
 LONG_TEXT_CHARS: Final = 1000
-"""Lexicons are matched with so many characters in 3 ms at worst (13 ms for 5,000 that were made against ten lexicons)."""
+"""Lexicons are matched against this many characters in at most 3 ms (13 ms for 5,000 against ten lexicons)."""
 RETRY_AFTER_S: Final = 1  # unmeasured
 """Retry-After while the engine takes no prompt."""
 
@@ -185,8 +185,8 @@ class SpeechSource:
         return None
 
     async def match_lexicons(self, content: Content) -> None:
-        """Find on a thread what lexicons replace in long texts, so that nothing is left of it for the event loop. Texts that
-        :meth:`check` refuses are passed over.
+        """Match the lexicons against long texts on a thread, so that the event loop finds the results. Texts that
+        :meth:`check` refuses are skipped.
         """
         for text in texts_of(content):
             if LONG_TEXT_CHARS <= len(text.text) <= self._config.max_text_chars:
@@ -197,7 +197,7 @@ class SpeechSource:
                             await _match(_for_voice(part, self._voice(part)), self._lexicons(part))
 
     def check_defaults(self, defaults: PromptDefaults) -> None:
-        """Refuse early what prompts could not fall back to.
+        """Refuse unusable defaults early.
 
         Raises:
             UnknownVoice, LanguageUnsupported, UnknownLexicon: a default is of no use.
@@ -206,7 +206,7 @@ class SpeechSource:
         self.lexicons.check(defaults.lexicons)
 
     def check_text(self, content: TextContent | SequenceContent) -> None:
-        """The part of :meth:`check` that needs no engine: raises ``TextTooLong`` or ``NothingToSay``."""
+        """Do the part of :meth:`check` that needs no engine: raises ``TextTooLong`` or ``NothingToSay``."""
         limit = self._config.max_text_chars
         texts = texts_of(content)
         num_chars = sum(len(each.text) + sum(len(other.spoken) for other in each.replacements) for each in texts)
@@ -231,7 +231,7 @@ class SpeechSource:
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
     def utilisation(self, content: Content) -> float:
-        """How busy what would speak this is, 0 to 1; 0 for what needs no engine. Raises as :meth:`check` does."""
+        """Return how busy the engine for this content is, 0 to 1; 0 if it needs no engine. Raises as :meth:`check` does."""
         texts = texts_of(content)
         if not texts or self._is_cached(first := self._first_part(texts)):
             return 0.0
@@ -282,7 +282,7 @@ class SpeechSource:
                 return IncrementalAudioStream(incremental)
 
     def path(self, content: TextContent) -> list[str]:
-        """The stages of the content on its way to the line, a description each; the engine has started. Raises
+        """Return a description of each stage of the content's way to the line; the engine has started. Raises
         ``UnknownVoice`` and ``LanguageUnsupported`` as :meth:`check` does.
         """
         prompt = self._spoken(self._first_part([content]), self._line_rate_hz)
@@ -350,7 +350,7 @@ class SpeechSource:
         )
 
     def _is_interleaved(self, prompt: SpokenPrompt) -> bool:
-        """Whether its text chunks become one sequence of the model, whose audio is not told apart."""
+        """Whether its text chunks become one sequence of the model, so that their audio cannot be separated."""
         model = self._config.models.get(self.engine.resolve_voice(prompt.voice, None).model)
         return model is not None and model.interleaved_text
 
@@ -358,7 +358,7 @@ class SpeechSource:
         return Chunker(self._normalizer, prompt.chunking, prompt.text, prompt.replacements)
 
     def _voiced(self, content: TextContent) -> list[TextContent]:
-        """The parts of a text, each of one voice; raises ``LanguageUnsupported`` if there is none for a part."""
+        """Return the parts of a text, each with one voice; raises ``LanguageUnsupported`` if a part has none."""
         parts = self._voicing.parts(content)
         _refuse(parts)
         return [part for part in parts if isinstance(part, TextContent)]
@@ -370,7 +370,7 @@ class SpeechSource:
         return has_words(content.text, content.markup) if self._strips_markup(content) else has_speech(content.text)
 
     def _said(self, content: TextContent) -> str:
-        """The text without the reasoning of a model and the like."""
+        """Return the text without a model's reasoning and the like."""
         return said_of(content.text, content.markup) if self._strips_markup(content) else content.text
 
     def _voice(self, part: TextContent) -> Voice:
@@ -380,7 +380,7 @@ class SpeechSource:
 def _without_engine(
     content: ToneContent | SilenceContent | ReadyContent | StagedContent | UrlContent, audio_format: AudioFormat
 ) -> ChunkStream:
-    """Tones, silence and audio that is there need no engine."""
+    """Return the audio of content that needs no engine: tones, silence and complete audio."""
     match content:
         case ToneContent(name, duration_ms):
             return fixed(tones.tone(name, audio_format.rate_hz, max_ms=duration_ms), audio_format.rate_hz)
@@ -397,14 +397,16 @@ def _without_engine(
 
 
 def _for_voice(content: TextContent, voice: Voice) -> TextContent:
-    """The text without the signs of sounds and emphasis if the voice makes none: they would part words of a lexicon."""
+    """Return the text without the signs of sounds and emphasis if the voice cannot make them: they would split words of a
+    lexicon.
+    """
     if voice.takes_instructions or not content.replacements:
         return content
     return replace(content, replacements=tuple(each for each in content.replacements if not each.sign))
 
 
 def _instructions(content: TextContent, voice: Voice) -> str:
-    """How a voice is to speak, in words; empty where it takes no instructions. Raises ``Unprocessable``."""
+    """Return the instructions for a voice; empty if it takes none. Raises ``Unprocessable``."""
     if not content.instructions or not voice.takes_instructions:
         return ""
     instructions = " ".join(content.instructions.split())
@@ -415,7 +417,7 @@ def _instructions(content: TextContent, voice: Voice) -> str:
 
 
 def _disclosed(key: str) -> str:
-    """The words of a disclosure in the configuration, if it has words."""
+    """Yield the texts of the disclosures in the configuration."""
     disclosure = Disclosure.of(key)
     return "" if disclosure is None else disclosure.text
 
@@ -426,14 +428,14 @@ async def _match(text: TextContent, lexicons: tuple[CompiledLexicon, ...]) -> No
 
 
 def _refuse(parts: Iterable[Part]) -> None:
-    """Raise ``LanguageUnsupported`` if no voice speaks one of them."""
+    """Raise ``LanguageUnsupported`` for these parts, which no voice speaks."""
     for part in parts:
         if isinstance(part, RefusedContent):
             raise LanguageUnsupported(part.detail)
 
 
 def _is_quick(prompt: SpokenPrompt) -> bool:
-    """Whether a text is prepared sooner than it is handed to another process: about a millisecond, without wetext."""
+    """Whether preparing a text takes less time than sending it to another process: about a millisecond, without wetext."""
     text, language = prompt.text, prompt.chunking.language or prompt.chunking.detected_language or ""
     num_chars = len(text) + sum(len(each.spoken) for each in prompt.replacements)
     return num_chars <= SLICE_CHARS and text.isascii() and rule_set(language) != "zh"

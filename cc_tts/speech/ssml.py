@@ -43,10 +43,10 @@ MAX_DEPTH: Final = 32  # unmeasured
 MAX_ELEMENTS: Final = 500  # unmeasured
 MAX_WARNINGS: Final = 20  # unmeasured
 MAX_NAME_CHARS: Final = 128  # unmeasured
-"""The name of a mark, a voice or a format has at most so many characters."""
+"""The most characters in the name of a mark, a voice or a format."""
 MAX_BREAK_MS: Final = 10_000  # unmeasured
 MAX_SILENCE_MS: Final = 300_000  # unmeasured
-"""All breaks of a document together have at most so much; those beyond have no effect."""
+"""The limit for all breaks of a document together; further ones have no effect."""
 MAX_ALIAS_CHARS: Final = 500  # unmeasured
 _STRENGTHS_MS: Final = {"none": 0, "x-weak": 100, "weak": 200, "medium": 400, "strong": 700, "x-strong": 1200}
 _PAUSES_MS: Final = {"p": 400, "s": 200}
@@ -63,7 +63,7 @@ _WITHOUT_EFFECT: Final = frozenset({"w", "token", "lookup", "audio"})
 _LEVELS: Final = {"strong": True, "moderate": True, "none": False, "reduced": False}
 _SOUND_SIGNS: Final = frozenset(SOUNDS.values())
 _CLOSING: Final = ".!?…。！？\"'”’»"
-"""A sound at the end of a text comes before its last marks, so that it is in the sentence that these end."""
+"""A sound at the end of a text is placed before its closing punctuation, so that it belongs to the sentence."""
 
 
 def from_ssml(ssml: str, style: TextContent = _NO_STYLE, *, pointer: str = "/ssml") -> SequenceContent:
@@ -76,7 +76,7 @@ def from_ssml(ssml: str, style: TextContent = _NO_STYLE, *, pointer: str = "/ssm
 
 @dataclass(slots=True)
 class _Element:
-    """An open element: how text inside is spoken, and what is to be done at its end."""
+    """An open element: the style of the text inside, and what happens at its end."""
 
     name: str
     style: TextContent
@@ -95,20 +95,20 @@ class _Reader:
     _style: TextContent = _NO_STYLE
     _text: str = ""
     _has_text: bool = False
-    """Text was closed before; parts end without white space."""
+    """Whether text was closed before; parts end without white space."""
     _is_apart: bool = False
-    """White space or a pause stands before what is spoken next."""
+    """Whether white space or a pause precedes the next spoken text."""
     _replacements: list[Replacement] = field(default_factory=list)
     _marks: list[tuple[int, str]] = field(default_factory=list)
     _replaced: Replacement | None = None
-    """The element ``sub``, ``say-as`` or ``phoneme`` that the text is in, while it is read."""
+    """The element ``sub``, ``say-as`` or ``phoneme`` around the text, while it is read."""
     _implied_ms: int = 0
-    """Pause at the end of a paragraph or sentence that is still to come; a break takes its place."""
+    """The pause at the end of a paragraph or sentence that is still to come; a break replaces it."""
     _break_ms: int | None = None
     _removes_pause: bool = False
-    """A break of no length was the last thing in the text: no pause follows."""
+    """Whether a break of no length was last, so that no pause follows."""
     _before: str = ""
-    """The end of what the parts before say."""
+    """The end of the text of the parts before."""
     _silence_ms: int = 0
     _xml: XmlReader = field(init=False)
 
@@ -267,7 +267,7 @@ class _Reader:
             self._warn(f"{element.name}: name is one of {', '.join(SOUNDS)}; it is left out")
 
     def _sign(self, sign: str, element: _Element) -> None:
-        """Put a sign behind the words so far, or before those to come."""
+        """Insert a sign after the words so far, or before the next ones."""
         self._close_other(element.style)
         if len(self._replacements) < MAX_REPLACEMENTS:
             self._replacements.append(Replacement(len(self._text), len(self._text), sign=sign))
@@ -358,7 +358,7 @@ class _Reader:
         "mark": (_mark, {"name"}),
         "bookmark": (_mark, {"mark"}),  # Azure's name
     }
-    """Elements, with the attributes that have an effect or warn themselves."""
+    """The elements, with the attributes that have an effect or have a warning of their own."""
 
     # --- the text --------------------------------------------------------------------------------------------------------
 
@@ -377,7 +377,7 @@ class _Reader:
         self._text += words
 
     def _open_text(self, style: TextContent) -> None:
-        """Make sure that what is appended next is spoken as ``style`` says."""
+        """Make sure that the next text is spoken in this ``style``."""
         self._close_other(style)
         if not self._text:
             self._flush_pause()
@@ -406,7 +406,7 @@ class _Reader:
         self._text, self._replacements, self._marks = "", sounds, []
 
     def _imply(self, milliseconds: int) -> None:
-        """A pause between this and what is spoken next, if something was spoken before."""
+        """Insert a pause before the next spoken text, if something was spoken before."""
         self._close_text()
         if self._removes_pause:
             self._break_ms = self._break_ms or 0

@@ -1,4 +1,4 @@
-"""One text on its way through the engine, and its audio on its way to the line.
+"""One text on its way through the engine to audio for the line.
 
 ::
 
@@ -32,7 +32,7 @@ from cc_tts.tracing.span import CURRENT, SumSpan
 from cc_tts.voices.inline_ipa import without_pronunciations
 
 _BOUNDARIES: Final = (re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]"), re.compile(r"\s"))
-"""Where clauses end, and where words do."""
+"""The ends of clauses, and of words."""
 _WITHOUT_BLANKS: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 """In Chinese and Japanese any character may begin a word."""
 _FIRST_WORD_ENDS: Final = re.compile(rf"\s|{_WITHOUT_BLANKS.pattern}")
@@ -53,7 +53,7 @@ class TextHere:
             await asyncio.sleep(0)
 
     def cancel(self) -> None:
-        """Nothing to do: whoever feeds is cancelled."""
+        """Do nothing: the task that feeds is cancelled."""
 
     @property
     def has_placeholder(self) -> bool:
@@ -96,7 +96,7 @@ class Synthesis:
         self._loudness = LoudnessNormalizer(self._format, prompt.gain_db)
         self._trimmer = SilenceTrimmer(self._format, tail_ms=MAX_TAIL_MS)
         self._held = SpeechChunk()
-        """The chunk before, if it has no audio at the line's rate yet."""
+        """The previous chunk, if it has no audio at the line's rate yet."""
         self._text_chunks: list[TextChunk] = []
         self._num_begun = 0
         self._feeder: asyncio.Task[None] | None = None
@@ -143,7 +143,7 @@ class Synthesis:
             raise NothingToSay("nothing of the text can be spoken")
 
     async def _heard(self) -> AsyncIterator[SpeechChunk]:
-        """Give out the engine's audio, and that of the stand-in for text chunks of which nothing is heard."""
+        """Yield the engine's audio, and the stand-in's for text chunks that would not be heard."""
         num_heard = 0
         silence: list[SpeechChunk] = []
         async for chunk in self._stream:
@@ -173,7 +173,7 @@ class Synthesis:
                 yield other
 
     async def _said_instead(self, index: int, said: float | None = None) -> AsyncIterator[SpeechChunk]:
-        """The stand-in says a text chunk, or what is left after the share that was ``said`` when the voice ran away."""
+        """Have the stand-in say a text chunk, or the rest after the share that was ``said`` when the voice ran away."""
         text, is_heard = unsaid_part(self._text_chunks[index].spoken, said or 0.0), False
         if self._is_cancelled:
             return
@@ -205,7 +205,7 @@ class Synthesis:
             raise NoAudio(f"the voice {self._voice} gave no audio for a text of {len(text)} characters")
 
     def _add_words(self, chunk: SpeechChunk) -> None:
-        """Add the caller's words that begin with it."""
+        """Add the caller's words that begin with a chunk."""
         spoken = self._text_chunks[chunk.text_chunk_index]
         chunk.words = tuple((word.offset_ms, spoken.source_share(word.position)) for word in chunk.spoken_words)
         if begun := self._text_chunks[self._num_begun : chunk.text_chunk_index + 1]:
@@ -214,7 +214,7 @@ class Synthesis:
             chunk.paces = tuple(pace for each in begun for pace in each.paces)
 
     def _at_line_rate(self, chunk: SpeechChunk, *, last: bool = False) -> list[SpeechChunk]:
-        """Return the chunk with the audio that is ready, in pieces."""
+        """Return the finished audio of a chunk, in pieces."""
         self._resampling.begin()
         at_line_rate = self._resampler.process(chunk.data, last)
         self._resampling.end()
@@ -274,5 +274,5 @@ def _reason(chunk: SpeechChunk) -> str:
 
 
 def _has_sound(chunk: SpeechChunk) -> bool:
-    """Whether any sample of it is not zero."""
+    """Whether any sample is not zero."""
     return bool(chunk.data.strip(b"\0"))

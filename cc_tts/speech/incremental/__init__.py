@@ -1,1 +1,1 @@
-"""Text that is spoken while it still arrives."""
+"""Text and audio that are spoken while they still arrive."""

@@ -1,4 +1,4 @@
-"""The audio of one utterance that arrives while it is played: a client appends, the call's player takes.
+"""The audio of one utterance that is played while it arrives: a client appends, and the call's player takes.
 
 ::
 
@@ -22,11 +22,11 @@ from cc_tts.speech.chunks import CHUNK_MS, now_ms
 from cc_tts.speech.incremental.source import IncrementalSource
 
 LEAD_S: Final = PTIME_MS / 1000
-"""The line is told so long before it runs dry that nothing more is there."""
+"""The line is told this long before it runs dry that nothing more is there."""
 
 
 class IncrementalAudio(IncrementalSource):
-    """PCM, and marks between its samples. It comes at ``rate_hz``, and is taken at the line's rate."""
+    """PCM, and marks between its samples. It arrives at ``rate_hz``, and is taken at the line's rate."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class IncrementalAudio(IncrementalSource):
         self._num_bytes = 0
 
     def take(self) -> SpeechChunk | None:
-        """The next chunk, up to the next mark; ``None`` if nothing is there."""
+        """Return the next chunk, up to the next mark; ``None`` if there is nothing."""
         marks: list[tuple[float, str]] = []
         parts: list[memoryview] = []
         left = self._sent.bytes_for_ms(CHUNK_MS)
@@ -101,13 +101,13 @@ class IncrementalAudioStream:
         self._told_dry = False
         self._begun_ms = now_ms()
         self._waiting_since_ms: float | None = None
-        """While the line waits for its start threshold: when the first audio came."""
+        """When the first audio came, while the line waits for its start threshold."""
         self._waiting_ms = 0.0
-        """The audio with which it waits."""
+        """The audio with which it waits, ms."""
         self._listener = ListenerClock()
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """See the contract. What the line reports is up to 100 ms old, so this stream counts for itself."""
+        """See the contract. The line's reports are up to 100 ms old, so this stream keeps its own count."""
 
     async def cancel(self) -> None:
         self._is_cancelled = True
@@ -133,13 +133,13 @@ class IncrementalAudioStream:
 
     @property
     def _left_ms(self) -> float:
-        """Audio that the line has left to play or, while it waits, the time until it starts without more."""
+        """Return the audio that the line still has to play or, while it waits, the time until it starts without more."""
         if self._waiting_since_ms is not None:
             return self._waiting_since_ms + self._audio.start_ms + LEAD_S * 1000 - now_ms()
         return max(self._listener.left_ms(now_ms()), self._begun_ms - now_ms())
 
     def _count(self, given_ms: float) -> None:
-        """Follow what the playout buffer does with a chunk."""
+        """Predict the effect of a chunk on the playout buffer."""
         if not given_ms:
             return
         self._told_dry = False

@@ -1,4 +1,4 @@
-"""A source is what a client sends of one utterance while it is played, text or audio. Runs on: the event loop."""
+"""A source: the text or audio of one utterance that a client sends while it is played. Runs on: the event loop."""
 
 import asyncio
 import contextlib
@@ -7,23 +7,23 @@ from collections.abc import Callable
 
 
 class IncrementalSource(ABC):
-    """A client appends, the call's player takes. ``on_taken`` is called after the player took something."""
+    """A client appends, and the call's player takes. ``on_taken`` is called after the player has taken something."""
 
     def __init__(self, on_taken: Callable[[], None]) -> None:
         self._on_taken = on_taken
         self._changed = asyncio.Event()
         self.has_ended = False
         self.is_over = False
-        """Everything was taken that ever will be."""
+        """Whether everything was taken and no more will come."""
 
     @property
     @abstractmethod
     def num_pending(self) -> float:
-        """Characters of text, or milliseconds of audio, that were not taken yet."""
+        """Return the characters of text, or milliseconds of audio, that were not taken yet."""
 
     @abstractmethod
     def mark(self, name: str) -> None:
-        """Name the place behind what has come so far. A source that :attr:`is_over` takes no marks."""
+        """Set a mark behind the input so far. A source that :attr:`is_over` accepts no marks."""
 
     def end(self) -> None:
         """No more will come."""
@@ -31,7 +31,7 @@ class IncrementalSource(ABC):
         self._changed.set()
 
     async def changed(self, timeout_s: float) -> bool:
-        """Wait for more or for the end; returns whether that came in time."""
+        """Wait for more input or for the end; return whether that came in time."""
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

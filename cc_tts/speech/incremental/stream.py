@@ -1,4 +1,5 @@
-"""The audio of a text that is still arriving: a stream of the engine for each segment, and nothing held between them.
+"""The audio of a text that is still arriving. Each segment is a stream of the engine, and between segments the engine holds
+nothing.
 
 ::
 
@@ -27,7 +28,7 @@ from cc_tts.text.language import LOOKED_AT_CHARS, has_letters
 
 
 class IncrementalStream(SequenceStream):
-    """``voicing`` finds the voices of each segment, whose parts are spoken one after the other."""
+    """``voicing`` chooses the voices of each segment, whose parts are spoken one after the other."""
 
     def __init__(
         self,
@@ -42,12 +43,12 @@ class IncrementalStream(SequenceStream):
         self._incremental = content.incremental
         self._voicing = voicing
         self._pause_ms = 0.0
-        """The pause by the punctuation of the segment before, as far as it was not given out."""
+        """The pause after the previous segment, as far as it has not been played."""
         self._told = ""
-        """The segments so far, as far as they are looked at for their language."""
+        """The segments so far, as far as they matter for detecting the language."""
         self._language: str | None = None
         self._before = ""
-        """The end of the segments before."""
+        """The end of the previous segments."""
 
     async def _whole(self) -> AsyncIterator[SpeechChunk]:
         while not self._is_cancelled:
@@ -73,14 +74,14 @@ class IncrementalStream(SequenceStream):
             yield marks_alone(name for _, name in segment.marks)
 
     def _pause_left_ms(self) -> float:
-        """The rest of the pause between two segments, less what the line was silent already."""
+        """Return the rest of the pause between two segments, less the time for which the line was silent already."""
         silent_ms = max(0.0, -self._listener.left_ms(now_ms()))
         pause_ms, self._pause_ms = max(0.0, self._pause_ms - silent_ms), 0.0
         return pause_ms
 
     def _as_parts(self, segment: Segment) -> Sequence[TextContent | RefusedContent]:
-        """How the segment is spoken: where its words tell no language, in that of the text so far; digits in the language
-        of the words before them.
+        """Return the parts of a segment. If its own words do not tell the language, that of the text so far is used; digits
+        take the language of the words before them.
         """
         has_words = has_letters(segment.text)
         is_first = not self._told

@@ -1,4 +1,4 @@
-"""The text of one utterance that arrives while it is spoken: a client appends, the call's player takes segments.
+"""The text of one utterance that is spoken while it arrives: a client appends, and the call's player takes segments.
 
 ::
 
@@ -23,11 +23,11 @@ from cc_tts.text.segments import ALL_IDLE_MS, GROWING_IDLE_MS, WORD_IDLE_MS, Seg
 from cc_tts.voices.voice import Voice
 
 SEGMENT_CHUNKS: Final = 2
-"""A segment is at most as long as so many text chunks."""
+"""The most text chunks of a segment."""
 
 
 def segmenting_of(config: TtsConfig) -> Segmenting:
-    """How long the segments of a growing text are."""
+    """Return the lengths by which a growing text is cut into segments."""
     return Segmenting(
         word_cut_chars=config.first_chunk_max_chars,
         max_chars=SEGMENT_CHUNKS * config.chunk_max_chars,
@@ -37,8 +37,8 @@ def segmenting_of(config: TtsConfig) -> Segmenting:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The next part of a text, and the marks in it: offsets and names. Without text: marks between two parts. It goes on in
-    ``markup``; one that is not ``is_spoken`` is the reasoning of a model or the like.
+    """The next part of a text, with the offsets and names of its marks. Without text it holds marks between two parts. Its
+    text begins inside ``markup``; if not ``is_spoken`` it is a model's reasoning or the like.
     """
 
     text: str
@@ -48,7 +48,8 @@ class Segment:
 
 
 class IncrementalText(IncrementalSource):
-    """One text. Nothing is lost: what was taken and what is pending join to what was appended.
+    """One text. Nothing is lost: the taken and the pending text together are the appended text. A text whose reader has
+    waited ``idle_timeout_s`` for more ends, since it blocks the prompts behind it.
 
     A text whose reader has waited ``idle_timeout_s`` for more ends
     by itself, since it keeps the prompts behind it waiting.
@@ -71,15 +72,15 @@ class IncrementalText(IncrementalSource):
         self._num_taken = 0
         self._pending = ""
         self._num_flushed = 0
-        """Pending characters that are spoken without waiting for more."""
+        """The pending characters that are spoken without waiting for more."""
         self._marks: deque[tuple[int, str]] = deque()
         self._markup = AT_BEGINNING
-        """In what the pending text goes on."""
+        """The markup that is open at the start of the pending text."""
         self._appended_s = self._loop.time()
         self.voice: Voice | None = None
-        """Who speaks it, once the first segment has shown in which language."""
+        """The voice, once the first segment has shown the language."""
         self.begun_ns = 0
-        """When the first of it came."""
+        """When the first text arrived."""
         self.ready_ns: int | None = None
         """When the first segment was complete."""
 
@@ -102,7 +103,7 @@ class IncrementalText(IncrementalSource):
         self._changed.set()
 
     def flush(self) -> None:
-        """Have what has come spoken, whatever follows."""
+        """Have the text so far spoken, whatever follows."""
         self._num_flushed = len(self._pending)
         self._changed.set()
 
@@ -111,7 +112,7 @@ class IncrementalText(IncrementalSource):
         self.flush()
 
     def take(self) -> Segment | None:
-        """The next segment, if one is complete."""
+        """Return the next segment, if one is complete."""
         self._num_flushed = min(self._num_flushed, len(self._pending))
         if not has_speech(self._pending[: self._num_flushed]):
             self._num_flushed = 0  # nothing to say in it: it goes with what follows
@@ -135,7 +136,9 @@ class IncrementalText(IncrementalSource):
         return Segment(self._taken[-1], marks, markup, is_spoken)
 
     def _num_next(self, text: str) -> tuple[int, bool]:
-        """How many characters of the pending text come next, 0 if more must come first, and whether they are spoken."""
+        """Return the number of pending characters in the next segment, 0 if more text is needed, and whether they are
+        spoken.
+        """
         is_whole, idle_ms = self._num_flushed > 0, self._idle_ms
         if self._segmenting.strips_markup:
             scanned = scan(text, self._markup)
@@ -166,7 +169,7 @@ class IncrementalText(IncrementalSource):
             await self._wait(self._idle_timeout_s - idle_s)
 
     async def _wait(self, timeout_s: float) -> None:
-        """Wait for a change, or until what is there is to be spoken because nothing more comes."""
+        """Wait for a change, or until the text so far must be spoken because nothing more comes."""
         if has_speech(self._pending):
             dues_s = ((each - self._idle_ms) / 1000 for each in (WORD_IDLE_MS, ALL_IDLE_MS, GROWING_IDLE_MS))
             timeout_s = min(timeout_s, next((due_s for due_s in dues_s if due_s > 0), timeout_s))
@@ -174,11 +177,11 @@ class IncrementalText(IncrementalSource):
 
     @property
     def _idle_ms(self) -> float:
-        """Seconds since the last text came."""
+        """Return the time since the last text arrived."""
         return round(1000 * (self._loop.time() - self._appended_s), 3)
 
     def _marks_up_to(self, position: int) -> tuple[tuple[int, str], ...]:
-        """Take the marks up to a position that was taken, and those behind it before anything that is said."""
+        """Take the marks up to a position, and those right behind it that precede any spoken text."""
         found = []
         while self._marks and not has_speech(self._pending[: max(0, self._marks[0][0] - position)]):
             at, name = self._marks.popleft()

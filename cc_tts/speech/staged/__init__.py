@@ -1,1 +1,1 @@
-"""Prompts that are staged under an id, and the files that recorded announcements come in."""
+"""Staged prompts, which have an id, and the audio files of recorded announcements."""

@@ -1,4 +1,4 @@
-"""Audio files of clients and operators become PCM of the line: WAV, FLAC, MP3, Ogg, AIFF and AU, read by libsndfile.
+"""Converts audio files of clients and operators to PCM of the line: WAV, FLAC, MP3, Ogg, AIFF and AU, read by libsndfile.
 
 Each file is read in a process of its own with a bound on time and memory, since its bytes come from outside and the library
 is written in C: a file that crashes it costs that file.
@@ -16,33 +16,33 @@ import soxr
 from cc_tts.errors import AudioUnreadable
 
 TIMEOUT_S: Final = 60.0
-"""The longest time that a file may take (unmeasured); ten minutes of MP3 take some 2 s on one core."""
+"""The time limit for a file (unmeasured); ten minutes of MP3 take some 2 s on one core."""
 MAX_MEMORY_BYTES: Final = 2 << 30
-"""Address space of the process (unmeasured); numpy alone maps some 500 MB."""
+"""The address space of the process (unmeasured); numpy alone maps some 500 MB."""
 MAX_CHANNELS: Final = 8
 """The most channels that are mixed to one (unmeasured)."""
 MAX_RATE_HZ: Final = 192_000
 """The highest sampling rate that is read (unmeasured)."""
 NOT_AUDIO: Final = "this is no audio file; WAV, FLAC, MP3 and Ogg are read"
 _UNREADABLE: Final = 3
-"""The exit status of the process for a file that cannot be read; its standard error says why."""
+"""The exit status for an unreadable file; standard error has the reason."""
 _BLOCK_S: Final = 10
-"""Samples are decoded in blocks of this length (unmeasured), so that a long file does not lie in memory at its own rate."""
+"""Samples are decoded in blocks of this length (unmeasured), so that a long file is never in memory at its own rate."""
 _FULL_SCALE: Final = 32767.0
 _CANCELLED: Final = 1 / 1000
-"""Channels whose mix has less than this share of the power of the loudest one cancel each other: one that sounds among
+"""Channels cancel each other if their mix has less than this share of the power of the loudest one. One active channel among
 :data:`MAX_CHANNELS` has 1/64.
 """
 _DATA_SIZE: Final = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
-"""libsndfile says so of a WAV file whose header promises more than there is."""
+"""libsndfile's message for a WAV file whose header promises more than there is."""
 _SIZE_NOT_KNOWN: Final = 0x7FFF_0000
-"""Programs that write to a pipe promise so many bytes or more, as they do not know the length (tried: sox)."""
+"""Programs that write to a pipe put this size or more into the header, since they do not know the length (tried: sox)."""
 _MISSING_S: Final = 0.1
-"""Sloppy headers promise a little too much; unmeasured."""
+"""Some headers promise slightly too much; unmeasured."""
 
 
 async def read(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
-    """The samples of a file as signed 16-bit mono PCM at ``rate_hz``; channels are mixed to one.
+    """Return the samples of a file as signed 16-bit mono PCM at ``rate_hz``; channels are mixed.
 
     Raises:
         AudioUnreadable: it is no audio file that libsndfile knows, is damaged, empty, or longer than ``max_s``.
@@ -61,7 +61,7 @@ async def read(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
 
 
 def amplified(pcm: bytes, gain_db: float) -> bytes:
-    """16-bit PCM with a gain; samples beyond full scale are clipped."""
+    """Return 16-bit PCM with a gain; samples beyond full scale are clipped."""
     if not gain_db:
         return pcm
     levels = np.frombuffer(pcm, "<i2").astype(np.float32) * 10 ** (gain_db / 20)
@@ -87,7 +87,7 @@ def decode(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
 
 
 def _refuse_cut(file: Any) -> None:
-    """Raise ``AudioUnreadable`` for the beginning of a WAV file, of which half a prompt would be heard."""
+    """Raise ``AudioUnreadable`` for a truncated WAV file, of which only half a prompt would be heard."""
     if (match := _DATA_SIZE.search(file.extra_info)) is None:
         return
     promised, found = int(match[1]), int(match[2])
@@ -97,7 +97,7 @@ def _refuse_cut(file: Any) -> None:
 
 
 def _mixed(block: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """The channels as one: their mean, or where they cancel each other the first of the loud ones."""
+    """Return the channels as one: their mean or, if they cancel each other, the first loud one."""
     mono: np.ndarray[Any, Any] = block.mean(axis=1)
     powers = np.square(block).sum(axis=0)
     if powers.size and np.square(mono).sum() < _CANCELLED * powers.max():

@@ -1,4 +1,4 @@
-"""Prompts that are staged under an id: texts that are spoken again and again, and recorded announcements.
+"""Staged prompts: frequently spoken texts, and recorded announcements, which have an id.
 
 ::
 
@@ -52,14 +52,14 @@ from cc_tts.speech.staged.urls import Outcome, UrlAudio
 from cc_tts.tenants.quotas import Reservation
 
 PROMPT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""An id is also the name of a file."""
+"""The form of an id, which is also a file name."""
 AUDIO_SUFFIXES: Final = (".wav", ".mp3", ".flac", ".ogg")
 MAX_FILES_READ: Final = 2
 """Audio files that are read at the same time (unmeasured)."""
 MAX_SHARE: Final = 4
-"""A tenant stages at most the part 1/MAX_SHARE of all prompts and seconds (unmeasured)."""
+"""A tenant may stage at most 1/MAX_SHARE of all prompts and seconds (unmeasured)."""
 MAKE_TIMEOUT_S: Final = 30.0
-"""How long a text waits for a full engine (unmeasured)."""
+"""The time for which a text waits for a full engine (unmeasured)."""
 
 log = logs.get(__name__)
 
@@ -69,7 +69,7 @@ Hold = Callable[[str, Content], Reservation]
 
 
 class StagedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """Words as a client staged them: ``text`` or ``ssml``, and how they are spoken."""
+    """Words as a client has staged them: ``text`` or ``ssml``, and their style."""
 
     text: str = ""
     ssml: str = ""
@@ -80,7 +80,7 @@ class StagedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     lexicons: tuple[str, ...] = ()
 
     def content(self) -> TextContent | SequenceContent:
-        """Raises ``SsmlMalformed`` for a document that cannot be read."""
+        """Return the content; raises ``SsmlMalformed`` for an unreadable document."""
         names = ("voice", "language", "speed", "instructions", "lexicons")
         style = TextContent("", **{name: getattr(self, name) for name in names}, is_made_ahead=True)
         return from_ssml(self.ssml, style) if self.ssml else replace(style, text=self.text)
@@ -88,7 +88,7 @@ class StagedText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StagedPrompt:
-    """A prompt under an id. ``words`` ``None``: a recorded announcement. ``error`` is the code of what failed."""
+    """A prompt with an id. ``words`` ``None``: a recorded announcement. ``error`` is the code of a failure."""
 
     id: str
     tenant: str = ""
@@ -97,7 +97,7 @@ class StagedPrompt:
     audio: CachedPrompt | None = None
     pin: bool = False
     made_room: bool = False
-    """Its audio made room for that of others. Audio that cannot be kept, as that with marks, is not made for nothing."""
+    """Whether its audio was dropped to make room for others. It is made again only if it can be kept."""
     expires_at_s: float | None = None
     state: State = "making"
     error: str | None = None
@@ -120,8 +120,9 @@ class StagedPrompt:
 
 
 class StagedPrompts:
-    """All prompts by tenant and id. ``open_stream`` speaks words, of which ``hold_stream`` reserves the tenant's part of the
-    engine; ``on_ready`` is told of each prompt that was made or failed. ``producer`` is named in labels of synthetic speech.
+    """All prompts by tenant and id. ``open_stream`` speaks words, and ``hold_stream`` reserves the tenant's share of the
+    engine for that; ``on_ready`` is called for each prompt that was made or failed. ``producer`` is named in labels of
+    synthetic speech.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class StagedPrompts:
         self._hold = hold_stream
         self._on_ready = on_ready
         self._prompts: OrderedDict[tuple[str, str], StagedPrompt] = OrderedDict()
-        """Those that were used last come last."""
+        """The most recently used come last."""
         self._making: dict[StagedPrompt, asyncio.Task[None]] = {}
         self._changing = asyncio.Lock()
         self._reading = asyncio.Semaphore(MAX_FILES_READ)
@@ -154,7 +155,7 @@ class StagedPrompts:
     # --- what calls and clients ask for ------------------------------------------------------------------------------
 
     def get(self, prompt_id: str, tenant: str = "") -> StagedPrompt:
-        """A prompt of the tenant, else one of the operator's.
+        """Return a prompt of the tenant, or else of the operator.
 
         Raises:
             PromptNotFound: there is none of this id.
@@ -167,7 +168,7 @@ class StagedPrompts:
         return found
 
     def own(self, prompt_id: str, tenant: str) -> StagedPrompt:
-        """A prompt that the tenant staged itself; raises as :meth:`get`."""
+        """Return a prompt of the tenant itself; raises as :meth:`get`."""
         found = self.get(prompt_id, tenant)
         if found.tenant != tenant:
             raise PromptNotFound(f"no prompt is called {prompt_id[:64]!r}")
@@ -178,7 +179,7 @@ class StagedPrompts:
         return sorted((each for each in self._prompts.values() if each.tenant == tenant), key=lambda each: each.id)
 
     def resolved(self, content: Content, tenant: str) -> Content:
-        """Return the content to say or play: that of the prompt it names, with its audio while that is kept.
+        """Return the content to say or play: that of the prompt it names, with its audio if that is kept.
 
         Raises:
             PromptNotFound: there is none of this id.
@@ -205,7 +206,7 @@ class StagedPrompts:
     async def put_text(
         self, prompt_id: str, words: StagedText, *, tenant: str = "", pin: bool = False, ttl_s: float | None = None
     ) -> StagedPrompt:
-        """Stage words, in place of what had this id; :attr:`StagedPrompt.made` is set when their audio is there.
+        """Stage words under an id, replacing any prompt there; :attr:`StagedPrompt.made` is set when their audio is ready.
 
         Raises:
             PromptsFull: there are too many.
@@ -221,7 +222,7 @@ class StagedPrompts:
     async def put_audio(
         self, prompt_id: str, data: bytes, *, tenant: str = "", ttl_s: float | None = None
     ) -> StagedPrompt:
-        """Stage a recorded announcement, in place of what had this id.
+        """Stage a recorded announcement under an id, replacing any prompt there.
 
         Raises:
             AudioUnreadable: it is no audio file, or too long.
@@ -235,7 +236,7 @@ class StagedPrompts:
         return prompt
 
     async def delete(self, prompt_id: str, tenant: str) -> StagedPrompt:
-        """Forget a prompt of the tenant; calls that play it go on.
+        """Delete a prompt of the tenant; calls that play it continue.
 
         Raises:
             PromptNotFound: there is none of this id.
@@ -248,7 +249,7 @@ class StagedPrompts:
         return prompt
 
     def wav(self, prompt: StagedPrompt) -> bytes:
-        """The audio of a prompt as a WAV file: 16 bit, mono; that of words says that it is synthetic."""
+        """Return the audio of a prompt as a WAV file: 16 bit, mono. Synthetic speech is labelled."""
         chunks = () if prompt.audio is None else prompt.audio.chunks
         label = synthetic_label.wav_chunks(prompt.id, self._producer) if prompt.words else b""
         return wav_file.encoded(b"".join(chunk.pcm for chunk in chunks), rate_hz=self._format.rate_hz, chunks=label)
@@ -261,7 +262,7 @@ class StagedPrompts:
             raise ConfigError(f"prompts.dir: {self._folder} is not a folder; make it, or leave the key empty")
 
     async def load(self) -> list[str]:
-        """Take what is in ``prompts.dir``; returns a sentence for each file that is of no use. It may be called again."""
+        """Load the files in ``prompts.dir``; return a sentence for each that cannot be used. It may be called again."""
         if self._folder is None:
             return []
         await asyncio.to_thread(self.check_folder)
@@ -291,7 +292,9 @@ class StagedPrompts:
             self._make(prompt)
 
     async def _pcm_of(self, path: Path, data: bytes) -> bytes:
-        """The samples of a file. What was staged here is PCM of the line already, which needs no process to read it."""
+        """Return the samples of a file. Files that were written here are PCM of the line, and need no other process to read
+        them.
+        """
         with contextlib.suppress(ValueError):
             rate_hz, max_s = self._format.rate_hz, self._config.max_prompt_s
             if pcm := await asyncio.to_thread(wav_file.read, path, rate_hz=rate_hz, max_s=max_s):
@@ -306,7 +309,7 @@ class StagedPrompts:
         return self._whole(await self._read(data))
 
     async def _change_files(self, prompt: StagedPrompt, data: bytes, suffix: str) -> None:
-        """Put the file of a prompt in place of those that it had; without a suffix there is none."""
+        """Replace the files of a prompt by one with this suffix; without a suffix there is none."""
         if self._folder is None:
             return
         folder = self._folder / prompt.tenant
@@ -328,7 +331,7 @@ class StagedPrompts:
     # --- audio -------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """End what is being made and fetched."""
+        """Cancel what is being made and fetched."""
         await self.urls.stop()
         await cancel_all(*self._making.values())
 
@@ -362,7 +365,7 @@ class StagedPrompts:
         self._on_ready(prompt)
 
     async def _synthesised(self, content: Content, tenant: str) -> CachedPrompt:
-        """The audio of words; waits for an engine that is full."""
+        """Return the audio of words; waits for a full engine."""
         until_ns = self._clock.now_ns() + round(MAKE_TIMEOUT_S * 1e9)
         while True:
             try:
@@ -411,7 +414,7 @@ class StagedPrompts:
             self._prompts[prompt.tenant, prompt.id] = prompt
 
     def _make_room(self, prompt: StagedPrompt) -> None:
-        """Look whether one more may be staged, and let audio go that can be made again.
+        """Check that one more prompt may be staged, and drop audio that can be made again.
 
         Raises:
             PromptsFull: it may not.
@@ -433,7 +436,7 @@ class StagedPrompts:
         self._drop_audio(keep=prompt)
 
     def _drop_audio(self, *, keep: StagedPrompt) -> None:
-        """Let the audio go that was used longest ago and can be made again, until no more is kept than is allowed."""
+        """Drop the least recently used audio that can be made again, until the limit is kept."""
         kept = [each for each in self._prompts.values() if each.audio is not None]
         total_ms = sum(each.duration_ms for each in {*kept, keep})
         for each in kept:
@@ -460,7 +463,7 @@ class StagedPrompts:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The files of prompts in a folder and in those of tenants inside it, each with its tenant."""
+    """Yield the prompt files in a folder and in its tenants' folders, each with its tenant."""
     for path in sorted(folder.iterdir()):
         if path.is_dir() and PROMPT_ID.fullmatch(path.name):
             yield from ((path.name, inner) for inner in sorted(path.iterdir()) if _is_prompt(inner))

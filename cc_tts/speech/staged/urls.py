@@ -1,4 +1,4 @@
-"""Audio files at URLs: fetched when a call accepts them, shared by the calls that play them, and kept as HTTP allows.
+"""Audio files at URLs: fetched when a call accepts them, shared by all calls that play them, and kept as HTTP allows.
 
 ::
 
@@ -35,11 +35,11 @@ from cc_tts.speech.prompt_cache import ready
 from cc_tts.speech.prompt_files import CachedPrompt
 
 MAX_AT_ONCE: Final = 16
-"""Downloads at the same time (unmeasured). Each holds a file of at most ``prompts.max_upload_bytes``."""
+"""The most downloads at the same time (unmeasured). Each holds a file of at most ``prompts.max_upload_bytes``."""
 MAX_COPIES: Final = 10_000
-"""Files that are kept, however short they are (unmeasured)."""
+"""The most files that are kept (unmeasured)."""
 MAX_AT_A_HOST: Final = 4
-"""Downloads from one host at the same time (unmeasured), so that a slow one leaves room for others."""
+"""The most downloads from one host at the same time (unmeasured), so that a slow one leaves room for others."""
 
 log = logs.get(__name__)
 
@@ -48,8 +48,8 @@ Outcome = Literal["fetched", "not_modified", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """A response. ``data`` ``None``: the copy with the validators of the request is still right. It may be used without
-    another request for ``fresh_s``, and kept beyond that to ask again unless it ``is_private``.
+    """A response. ``data`` ``None``: the copy with the request's validators is still valid. It may be used without another
+    request for ``fresh_s``, and kept longer for revalidation unless it ``is_private``.
     """
 
     data: bytes | None
@@ -60,11 +60,11 @@ class Fetched:
 
 
 class Fetch(Protocol):
-    """Makes one request, without a bound of time."""
+    """Makes one request, without a time limit."""
 
     async def __call__(self, url: URL, *, etag: str = "", last_modified: str = "") -> Fetched:
-        """Get a file, or learn that the copy with these validators is still right; raises ``FetchFailed``, and
-        ``UrlNotAllowed`` for a host whose addresses may not be reached.
+        """Get a file, or find that the copy with these validators is still valid; raises ``FetchFailed``, and
+        ``UrlNotAllowed`` for a host whose addresses are not allowed.
         """
         ...
 
@@ -78,8 +78,8 @@ class _Copy:
 
 
 class UrlAudio:
-    """The copies and the downloads. ``read`` makes samples of the line of a file; ``on_fetch`` is told how each download
-    ended.
+    """The copies and the downloads. ``read`` converts a file to samples of the line; ``on_fetch`` gets the result of each
+    download.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class UrlAudio:
         self._read = read
         self._on_fetch = on_fetch
         self._copies: OrderedDict[str, _Copy] = OrderedDict()
-        """Those that were used last come last."""
+        """The most recently used come last."""
         self._running: dict[str, asyncio.Task[CachedPrompt]] = {}
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
         self._slots_of_hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self.fetch: Fetch = _nothing_fetched
 
     def resolved(self, content: UrlContent) -> UrlContent:
-        """Return the content with its download, which begins unless there is a fresh copy or it runs already.
+        """Return the content with its download. It starts now, unless there is a fresh copy or it runs already.
 
         Raises:
             UrlNotAllowed: its host is none of ``prompts.allowed_hosts``.
@@ -115,7 +115,7 @@ class UrlAudio:
         return replace(content, download=self._download(content.url))
 
     async def stop(self) -> None:
-        """End the downloads that run."""
+        """Cancel the running downloads."""
         tasks = tuple(self._running.values())
         await cancel_all(*tasks)
 
@@ -199,7 +199,7 @@ class DownloadStream:
         """Nothing to do: nothing is synthesised."""
 
     async def cancel(self) -> None:
-        """Give out no more. The download goes on for other calls."""
+        """Return no more chunks. The download continues for other calls."""
         self._is_cancelled = True
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:

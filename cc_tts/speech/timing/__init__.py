@@ -1,1 +1,1 @@
-"""When words are heard."""
+"""The times at which words are heard."""

@@ -1,4 +1,4 @@
-"""When the words of a text are heard in its audio: a span for each text chunk, as the chunks of speech come."""
+"""When the words of a text are heard in its audio: a span for each text chunk, in the order of the speech."""
 
 import math
 import re
@@ -17,7 +17,7 @@ ROUNDING_MS: Final = 1.0  # unmeasured
 _WORD: Final = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3000-\u30ff\u3400-\u9fff]+"
 )
-"""One of a script that parts words by spaces, or one character of another."""
+"""A word of a script that separates words by spaces, or one character of another script."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class SpokenSpan:
     marks: list[tuple[float, str]] = field(default_factory=list)
     paces: tuple[Pace, ...] = ()
     is_refused: bool = False
-    """No voice speaks it, so the caller does not hear it."""
+    """Whether no voice speaks it, so that the caller does not hear it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Word:
 
 
 def extend_spans(spans: list[SpokenSpan], chunk: SpeechChunk, at_ms: float) -> None:
-    """Take in what a chunk says besides its audio, which begins ``at_ms`` in the audio of the text."""
+    """Take the metadata of a chunk, which begins ``at_ms`` in the audio of the text, into the spans."""
     if chunk.begins_source is not None:
         close_span(spans, at_ms)
         spans.append(
@@ -71,13 +71,13 @@ def extend_spans(spans: list[SpokenSpan], chunk: SpeechChunk, at_ms: float) -> N
 
 
 def close_span(spans: list[SpokenSpan], at_ms: float) -> None:
-    """The audio of the last span ends here, if it has not ended before."""
+    """End the audio of the last span here, unless it has ended before."""
     if spans and spans[-1].end_ms is None:
         spans[-1].end_ms = at_ms
 
 
 def heard_part(span: SpokenSpan, played_ms: float) -> str:
-    """The part of a span that was heard, in whole words; a word that was cut off does not count."""
+    """Return the part of a span that was heard, in whole words; an interrupted word does not count."""
     source, heard_ms = span.source, played_ms - span.start_ms
     cut = _heard_by_words(span, heard_ms) if span.words else _heard_by_pace(span, heard_ms)
     while 0 < cut < len(source) and _are_one_word(source[cut - 1], source[cut]):
@@ -109,7 +109,9 @@ def heard_and_pending(spans: Sequence[SpokenSpan], text: str, played_ms: float) 
 
 
 def words_of(span: SpokenSpan, num_chars: int) -> list[Word]:
-    """The words of a span, ``num_chars`` characters into the text; none of those that hold nothing to say."""
+    """Return the words of a span, which begins ``num_chars`` characters into the text. Words without anything to say are
+    left out.
+    """
     if span.is_refused:
         return []
     source = span.source
@@ -130,7 +132,7 @@ def words_of(span: SpokenSpan, num_chars: int) -> list[Word]:
 
 
 def offsets_ms(span: SpokenSpan, shares: Sequence[float]) -> list[float]:
-    """When the places at ``shares`` of a span's text are spoken, ms from its start; infinite where that is not known yet."""
+    """Return when the places at ``shares`` of a span's text are spoken, ms from its start; infinite while unknown."""
     if not shares:
         return []
     length_ms = math.inf if span.end_ms is None else span.end_ms - span.start_ms
@@ -142,14 +144,14 @@ def offsets_ms(span: SpokenSpan, shares: Sequence[float]) -> list[float]:
 
 
 def _reported_ms(span: SpokenSpan, share: float, length_ms: float) -> float:
-    """When the word begins that is nearest to a place."""
+    """Return the start of the word nearest to a place."""
     if share >= 1.0 or (math.isinf(length_ms) and share > span.words[-1][1]):
         return length_ms
     return min(span.words, key=lambda word: abs(word[1] - share))[0]
 
 
 def _paces(span: SpokenSpan) -> list[float]:
-    """Seconds up to the end of each character, at the usual pace of the words that are said for it."""
+    """Return the seconds up to the end of each character, at the usual pace of the spoken words."""
     paces = span.paces
     if sum(num_chars for num_chars, _, _ in paces) != len(span.source):
         paces = tuple((1, spoken_s(each), False) for each in span.source)
@@ -161,13 +163,13 @@ def _paces(span: SpokenSpan) -> list[float]:
 
 
 def _heard_by_words(span: SpokenSpan, heard_ms: float) -> int:
-    """Characters of a span whose words the engine has timed."""
+    """Return the heard characters of a span whose words the engine has timed."""
     begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]
     return round(len(span.source) * min(1.0, begun[-1])) if begun else 0
 
 
 def _heard_by_pace(span: SpokenSpan, heard_ms: float) -> int:
-    """Characters by the usual pace of their script, stretched to the length of the audio where that is known."""
+    """Return the heard characters by the usual pace of their script, scaled to the length of the audio if that is known."""
     ends_s = _paces(span)
     heard_s = heard_ms / 1000
     if span.end_ms is not None and ends_s:

@@ -1,1 +1,1 @@
-"""Which voice speaks a text, and how loud."""
+"""The choice of voices for a text, and their loudness."""

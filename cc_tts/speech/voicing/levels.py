@@ -1,4 +1,4 @@
-"""Which gain brings each voice to ``tts.target_dbfs``. Runs on: the event loop."""
+"""The gain that brings each voice to ``tts.target_dbfs``. Runs on: the event loop."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,13 +10,16 @@ from cc_tts.speech.chunks import SpokenPrompt
 from cc_tts.voices.voice import Voice
 
 ASSUMED_DBFS: Final = -20.5
-"""The level of a voice that nothing is known of: about that of espeak-ng, and between those of CosyVoice2's references."""
+"""The assumed level of an unknown voice: about that of espeak-ng, and between those of CosyVoice2's references."""
 LEARNING_MS: Final = 6000.0  # measured
-"""Audio of a voice from which its level is taken, once: single prompts of 1 to 3 s of one voice differ by up to 2.4 dB."""
+"""The audio of a voice from which its level is measured once: single prompts of 1 to 3 s of one voice differ by up to 2.4
+dB.
+"""
 
 
 class VoiceLevels:
-    """Levels that the engines know, and those of other voices by their first seconds.
+    """The levels that the engines know, and those of other voices, measured over their first seconds. A cloned voice is as
+    loud as its reference, and only its speech shows how loud that is.
 
     A cloned voice is as loud as its reference, and only its speech shows how loud that is.
     """
@@ -28,7 +31,7 @@ class VoiceLevels:
         self._rates_hz: dict[str, int] = {}
 
     def gain_db(self, voice: Voice) -> float:
-        """The gain from the voice's own level to the target."""
+        """Return the gain from the voice's own level to the target."""
         level_dbfs = voice.level_dbfs
         if level_dbfs is None:
             self._heard.setdefault(voice.id, bytearray())
@@ -36,7 +39,7 @@ class VoiceLevels:
         return self._target_dbfs - level_dbfs
 
     def meter(self, prompt: SpokenPrompt) -> Callable[[bytes], None] | None:
-        """Takes the audio of a prompt before its gain; ``None`` if there is nothing to learn from it."""
+        """Return a meter for the audio of a prompt before its gain; ``None`` if there is nothing to learn."""
         if prompt.voice in self._learned or prompt.voice not in self._heard:
             return None
         return partial(self._hear, prompt.voice, AudioFormat(prompt.rate_hz))

@@ -1,4 +1,6 @@
-"""Which voice speaks which part of a text: the one that was asked for what it can, a voice of the language for the rest."""
+"""Chooses the voice for each part of a text: the requested one for what it can speak, a voice of the language
+for the rest.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,7 +22,7 @@ from cc_tts.voices.scripts import LATIN, language_name, script_of, scripts_of
 from cc_tts.voices.voice import Voice
 
 _State = tuple[tuple[CompiledLexicon, ...], tuple[Voice, ...]]
-"""The parts of a text depend on these, besides the text."""
+"""The parts of a text depend on this, besides the text."""
 
 
 class Voicing:
@@ -32,28 +34,30 @@ class Voicing:
         self._lexicons = lexicons
         self._known: WeakKeyDictionary[TextContent, tuple[_State, list[TextContent | RefusedContent]]]
         self._known = WeakKeyDictionary()
-        """The parts of the texts that are being spoken: they are asked for several times."""
+        """The parts of the texts that are being spoken, since they are needed several times."""
 
     def asked_language(self, content: TextContent) -> str | None:
-        """The prompt's language, else the configuration's; ``None``, also for an empty one: the voice's and the text's."""
+        """Return the prompt's language, else the configuration's; ``None``, also for an empty one, if voice
+        and text decide.
+        """
         return (self._config.language if content.language is None else content.language) or None
 
     def check(self, voice: str | None, language: str | None) -> None:
-        """Raise ``UnknownVoice`` or ``LanguageUnsupported`` for what prompts could not fall back to."""
+        """Raise ``UnknownVoice`` or ``LanguageUnsupported`` for unusable defaults."""
         preferred = self._named(voice)
         if language:
             self._speaker_of(language, preferred)
 
     def voice(self, content: TextContent) -> Voice:
-        """Who speaks the beginning of the words; raises ``UnknownVoice`` and ``LanguageUnsupported``."""
+        """Return the voice for the beginning of the words; raises ``UnknownVoice`` and ``LanguageUnsupported``."""
         first = self.parts(content)[0]
         if isinstance(first, RefusedContent):
             raise LanguageUnsupported(first.detail)
         return self._engine.resolve_voice(first.voice, None)
 
     def parts(self, content: TextContent) -> list[TextContent | RefusedContent]:
-        """The parts of a text, each of one voice, or refused since no voice speaks it; together they are all of the text.
-        Raises ``UnknownVoice`` for the voice that was asked for.
+        """Return the parts of a text, each with one voice, or refused if no voice speaks it; together they are the whole
+        text. Raises ``UnknownVoice`` for the requested voice.
         """
         if content.is_of_one_voice:
             return [content]
@@ -71,29 +75,29 @@ class Voicing:
         return parts
 
     def main_language(self, content: TextContent) -> str:
-        """The language of most of the words of a text; raises ``UnknownVoice``."""
+        """Return the language of most words of a text; raises ``UnknownVoice``."""
         preferred, base = self._preferred(content)
         letters = self._letters(content, self.lexicons(content))
         return self._languages(content, preferred, base).main(letters)
 
     def lexicons(self, content: TextContent) -> tuple[CompiledLexicon, ...]:
-        """The lexicons of a text whose parts are not known yet; raises ``UnknownVoice``."""
+        """Return the lexicons of a text whose parts are not known yet; raises ``UnknownVoice``."""
         preferred, base = self._preferred(content)
         return self._lexicons.for_prompt(content.lexicons, preferred.id, base)
 
     def _named(self, voice: str | None) -> Voice:
-        """The voice of this name or alias, or the configured one; raises ``UnknownVoice``."""
+        """Return the voice with this name or alias, or the configured one; raises ``UnknownVoice``."""
         name = voice or self._config.voice
         return self._engine.resolve_voice(self._config.voice_aliases.get(name, name) or None, None)
 
     def _preferred(self, content: TextContent) -> tuple[Voice, str]:
-        """The voice that was asked for, and the language of words that tell none."""
+        """Return the requested voice, and the language of words that do not tell their language."""
         voice = self._named(content.voice)
         return voice, self.asked_language(content) or content.context_language or voice.language
 
     def sequence(self, parts: Iterable[Part]) -> list[Part]:
-        """The parts of a sequence, each text of them in parts of one voice. Digits for which neither language nor voice was
-        asked are in the language of the words before them.
+        """Return the parts of a sequence, each text split by voice. Digits without a requested language or voice take the
+        language of the words before them.
         """
         voiced: list[Part] = []
         language: str | None = None
@@ -130,7 +134,7 @@ class Voicing:
         )
 
     def _speaker_of_all(self, stretches: Iterable[Stretch], language: str, preferred: Voice) -> Voice:
-        """The voice for most of the words, if it speaks the others as well: nobody asked for another one."""
+        """Return the voice for most of the words if it speaks the others as well, since no other was requested."""
         with suppress(LanguageUnsupported):
             speaker = self._speaker_of(language, preferred)
             if all(speaks(speaker, each.language) for each in stretches):
@@ -144,8 +148,8 @@ class Voicing:
             return False
 
     def _speaker_of(self, language: str, preferred: Voice, letters: str = "", *, is_made_ahead: bool = False) -> Voice:
-        """The voice for a language in these letters: the preferred one, the configured one, else the engine's choice, or its
-        best one for what is made ahead.
+        """Return the voice for a language in these letters: the preferred one, the configured one, else the engine's choice,
+        or its best one for audio that is made ahead.
         """
         scripts = scripts_of(language).intersection(map(script_of, letters))
         if speaks(preferred, language) and _reads_all(preferred, scripts):

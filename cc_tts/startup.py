@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -34,6 +35,7 @@ from cc_tts.port_owner import Kind
 from cc_tts.recorder.store import RecordingStore
 from cc_tts.speech.prompt_files import PromptFiles
 from cc_tts.speech.source import SpeechSource
+from cc_tts.speech.staged.prompts import check_folder
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.tracing import otlp
 from cc_tts.ua import pjsua2_build
@@ -157,6 +159,29 @@ def _check_record(config: Config) -> list[str]:
     return []
 
 
+def _check_files(config: Config) -> list[str]:
+    """Refuse files that nothing can be appended to, without making them, and a folder that is none."""
+    if folder := config.prompts.dir:
+        check_folder(Path(folder).expanduser())
+    for key, name in (("accounting.file", config.accounting.file), ("webhooks.file", config.webhooks.file)):
+        if name and (fault := _why_not_appended(Path(name).expanduser())):
+            raise ConfigError(f"{key}: {name}: {fault}")
+    command = config.record.on_saved
+    if command and shutil.which(command[0]) is None:
+        return [f"record.on_saved: {command[0]} is no program of this machine: recordings would not be handed on"]
+    return []
+
+
+def _why_not_appended(path: Path) -> str:
+    if path.is_dir():
+        return "it is a folder; name a file"
+    if path.exists():
+        return "" if os.access(path, os.W_OK) else "it cannot be written"
+    if not path.parent.is_dir():
+        return "its folder does not exist"
+    return "" if os.access(path.parent, os.W_OK | os.X_OK) else "its folder cannot be written"
+
+
 def _check_vad(config: Config) -> list[str]:
     if config.vad.model_file or listens(config):
         find_model(config.vad.model_file)
@@ -234,14 +259,12 @@ def _check_ports(config: Config) -> list[str]:
 
 
 def _check_webhooks(config: Config) -> list[str]:
-    endpoints, file = config.webhooks.endpoints, config.webhooks.file
+    endpoints = config.webhooks.endpoints
     for place, each in enumerate(endpoints):
         if unknown := sorted(set(each.types) - EVENTS.keys()):
             hint = did_you_mean(unknown[0], EVENTS)
             raise ConfigError(f"webhooks[{place}].types: no event is called {unknown[0][:80]!r}{hint}")
-    if file and not Path(file).expanduser().parent.is_dir():
-        raise ConfigError(f"webhooks.file: {file}: its folder does not exist")
-    if endpoints and not file:
+    if endpoints and not config.webhooks.file:
         return ["webhooks.file is empty: events that wait for an endpoint are lost when the server ends"]
     return []
 
@@ -251,8 +274,8 @@ def _check_tracing(config: Config) -> list[str]:
 
 
 _STEPS: Final = (
-    _check_build, _check_tls, _check_addresses, _check_cache, _check_record, _check_vad, _check_webhooks, _check_tracing,
-    _check_ports,
+    _check_build, _check_tls, _check_addresses, _check_cache, _check_record, _check_files, _check_vad, _check_webhooks,
+    _check_tracing, _check_ports,
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from cc_tts.config.check import check_sense
 from cc_tts.config.schema import RELOADABLE, Config, RouteConfig, TenantConfig
 from cc_tts.config.sections.models import FORMER_KEYS, MAIN
 from cc_tts.config.sections.trunks import TrunkConfig
-from cc_tts.config.wording import in_words
+from cc_tts.config.wording import alternatives, fields, in_words, none_of, types_at
 from cc_tts.errors import ConfigError, nearest
 
 ENV_PREFIX = "CC_TTS_"
@@ -31,7 +31,8 @@ def load(
 ) -> Config:
     """Build the configuration from a TOML file, names ``CC_TTS_SECTION__KEY`` and texts ``section.key=value``; raises
     ``ConfigError`` for an unknown key (the nearest one is named), a wrong value, and values that contradict each other.
-    ``warn`` gets a sentence for each key that goes by its former name.
+    ``warn`` gets a sentence for each key that goes by its former name, and for each name of the environment that would be
+    a key with two underscores.
     """
     tree = {} if path is None else _read_toml(path)
     if isinstance(tree.get("webhooks"), list):  # [[webhooks]]
@@ -39,6 +40,8 @@ def load(
     for name, value in sorted((environ or {}).items()):
         if name.startswith(ENV_PREFIX) and "__" in name:
             _set(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value, origin=f"environment {name}")
+        elif name.startswith(ENV_PREFIX) and (meant := _with_two_underscores(name)):
+            warn(f"environment {name} has no effect: did you mean {meant}?")
     for override in overrides:
         key, sign, value = override.partition("=")
         if not sign:
@@ -58,6 +61,7 @@ one version.
 """
 
 _TOML_BEGINNINGS: Final = ("[", "{", '"', "'")
+_STEP: Final = re.compile(r"[^.\[\]]+|\.\.\.")
 _NO_PLAIN_TOKEN: Final = re.compile(r"""[\s\[\]{}"']""")
 MAX_SHOWN_CHARS: Final = 80
 """The most characters of an unknown key that an error shows: what is written there by mistake may be anything
@@ -169,17 +173,28 @@ def _models_of_former_keys(tree: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # some editors begin a file with U+FEFF
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; `cc-tts config init` writes one to start from") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: this is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     except RecursionError:
         raise ConfigError(f"{path}: its lists or tables are nested too deep") from None
 
 
+def _with_two_underscores(name: str) -> str:
+    """``CC_TTS_SIP__PORT`` for ``CC_TTS_SIP_PORT``; empty if there is no such key. It is not refused: Kubernetes gives
+    every pod such names for the services that it finds.
+    """
+    section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("_")
+    return f"{ENV_PREFIX}{section}__{key}".upper() if key in fields(fields(Config).get(section)) else ""
+
+
 def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> None:
+    if not text.isprintable() and any("\ud800" <= each <= "\udfff" for each in text):
+        raise ConfigError(f"{origin}: this is not UTF-8")
     if len(keys) < 2:  # noqa: PLR2004 - a section and a key
         raise ConfigError(f"{origin}: name a section and a key, as in sip.port")
     node = tree
@@ -205,15 +220,7 @@ def _parse_value(keys: list[str], text: str, origin: str) -> Any:
 
 
 def _is_text(keys: list[str]) -> bool:
-    kind: Any = Config
-    for key in keys:
-        if not dataclasses.is_dataclass(kind) and get_origin(kind) is not dict:  # a table or a word
-            kind = next(filter(dataclasses.is_dataclass, get_args(kind)), None)
-        if get_origin(kind) is dict:
-            kind = get_args(kind)[1]
-        else:
-            kind = get_type_hints(kind).get(key) if dataclasses.is_dataclass(kind) else None
-    return kind is str
+    return types_at(Config, keys) == [str]
 
 
 def _check_keys(tree: object, kind: Any, where: str) -> None:
@@ -224,13 +231,9 @@ def _check_keys(tree: object, kind: Any, where: str) -> None:
             _check_keys(item, kinds[min(number, len(kinds) - 1)], f"{where.removesuffix('.')}[{number}].")
     if not isinstance(tree, Mapping):
         return
-    if not dataclasses.is_dataclass(kind) and get_origin(kind) is not dict:  # a table or a word
-        kind = next(filter(dataclasses.is_dataclass, get_args(kind)), kind)
     if get_origin(kind) is dict:  # tenants, routes and trunks
         known = dict.fromkeys(tree, get_args(kind)[1])
-    elif dataclasses.is_dataclass(kind):
-        known = get_type_hints(kind)
-    else:
+    elif not (known := next(filter(None, map(fields, alternatives(kind))), {})):  # a table or a word
         return
     for key, value in tree.items():
         if key not in known:
@@ -266,7 +269,8 @@ def _readable(message: str, tree: Mapping[str, Any]) -> str:
     """Msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; say ``sip.port: …`` instead."""
     match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message, re.DOTALL)
     if match and match[2]:
-        return f"{_with_name(match[2], tree)}: {in_words(match[1])}"
+        kinds = types_at(Config, _STEP.findall(match[2]))
+        return f"{_with_name(match[2], tree)}: {none_of(match[1], kinds) or in_words(match[1])}"
     return message
 
 

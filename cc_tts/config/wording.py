@@ -1,7 +1,14 @@
 """Messages that say what is wrong with a value in words for people: msgspec names types as Python and JSON do."""
 
+import dataclasses
 import re
-from typing import Final
+from collections.abc import Iterable, Sequence
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from cc_tts.errors import did_you_mean
 
 _TYPES: Final = {
     "int": "a whole number",
@@ -18,6 +25,8 @@ _LENGTH: Final = re.compile(r" of length (<=|>=|==) (\d+)")
 _BOUND: Final = re.compile(r" (<=|>=|<|>) (\S+)")
 _FORM: Final = re.compile(r" matching regex (.*)", re.DOTALL)
 _WORDS: Final = {"<=": "at most", ">=": "at least", "<": "below", ">": "above", "==": "exactly"}
+_INVALID_ENUM: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+MAX_SHOWN_CHARS: Final = 60  # unmeasured
 _forms: Final[dict[str, str]] = {}
 
 
@@ -46,3 +55,42 @@ def in_words(message: str) -> str:
         link = "of " if bound[1].endswith("=") else ""
         return f"{wanted} {link}{_WORDS[bound[1]]} {bound[2].removesuffix('.0')} is needed"
     return f"{wanted}{rest} is needed"
+
+
+def none_of(message: str, kinds: Iterable[Any]) -> str:
+    """Return ``Invalid enum value 'x'`` with the words that ``kinds`` has; empty for another message."""
+    if (invalid := _INVALID_ENUM.fullmatch(message)) is None:
+        return ""
+    sent = invalid[1]
+    values = [str(value) for each in kinds if get_origin(each) is Literal for value in get_args(each)]
+    hint = did_you_mean(sent.strip("'"), values)
+    return f"{sent[:MAX_SHOWN_CHARS]} is none of {', '.join(filter(None, values))}{hint}"
+
+
+def types_at(kind: Any, names: Sequence[str]) -> list[Any]:
+    """Return the types that a value may have at this place in what is of type ``kind``."""
+    kinds = alternatives(kind)
+    for name in names:
+        inner: list[Any] = []
+        for each in kinds:
+            if known := fields(each):
+                inner += alternatives(known.get(name))
+            else:
+                inner += [part for argument in get_args(each) for part in alternatives(argument)]
+        kinds = inner
+    return kinds
+
+
+def alternatives(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated:
+        return alternatives(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [each for argument in get_args(kind) for each in alternatives(argument)]
+    return [kind]
+
+
+def fields(kind: Any) -> dict[str, Any]:
+    """Return the fields of a struct or data class with their types; empty for another type."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    return get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}

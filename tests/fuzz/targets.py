@@ -321,7 +321,7 @@ def http_heads(data: bytes) -> None:
     middlewares._id_of(request)
     middlewares._trace_of(request)
     for check in (
-        lambda: idempotency.check_key(value),
+        lambda: idempotency.check_key([value]),
         lambda: auth._check_same_origin(request),
         lambda: auth.TokenAuthenticator(()).check_origin(request),
         lambda: EventBus(CLOCK).subscribe(since=value),

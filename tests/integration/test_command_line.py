@@ -97,6 +97,13 @@ FAULTS = {
         'routes."7.1".greeting: the text has no letter and no digit',
     ),
     "cache folder": (["cache.disk_dir=/dev/null/cache"], "cache.disk_dir: /dev/null/cache: Not a directory"),
+    "accounting in a folder": (["accounting.file=/tmp"], "accounting.file: /tmp: it is a folder; name a file"),
+    "accounting nowhere": (
+        ["accounting.file=/nowhere/a.jsonl"],
+        "accounting.file: /nowhere/a.jsonl: its folder does not",
+    ),
+    "events in a folder": (["webhooks.file=/tmp"], "webhooks.file: /tmp: it is a folder"),
+    "prompts in a file": (["prompts.dir=/dev/null"], "prompts.dir: /dev/null is not a folder"),
     "model folder": (["tts.models.a.model_dir=/nowhere"], "tts.models.a.model_dir: /nowhere: no such directory"),
     "address": (["sip.host=192.0.2.7"], "sip.host: 192.0.2.7 is not an address of this machine"),
     "HTTP name": (
@@ -176,6 +183,7 @@ def test_a_good_configuration_is_printed_with_remarks_and_nothing_is_left_behind
     keys = [
         "rtp.port_min=30000", "rtp.port_max=30009", "sip.max_calls=6", "sip.port=30004",
         "routes.hello.greeting=Hello there.", "tts.max_text_chars=5", f"cache.disk_dir={cache}", "routes.hello.voice=de",
+        'record.on_saved=["keep-it", "{path}"]',
     ]  # fmt: skip
     ran = cc_tts("check-config", *ESPEAK, *(word for key in keys for word in ("--set", key)))
     assert ran.returncode == 0, ran.stderr
@@ -185,6 +193,7 @@ def test_a_good_configuration_is_printed_with_remarks_and_nothing_is_left_behind
     assert "sip.max_calls is 6, but rtp.port_min to rtp.port_max has ports for 5 calls only" in ran.stderr
     assert "sip.port 30004 lies between rtp.port_min and rtp.port_max" in ran.stderr
     assert "routes.hello.greeting: 12 characters; tts.max_text_chars is 5" in ran.stderr
+    assert "record.on_saved: keep-it is no program of this machine" in ran.stderr
 
 
 def test_make_help_is_in_columns() -> None:

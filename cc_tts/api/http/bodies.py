@@ -7,10 +7,9 @@ value out of bounds. The fault is named by a JSON pointer (RFC 6901).
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import UnionType
-from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import msgspec
@@ -18,7 +17,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.web_protocol import RequestPayloadError
 
 from cc_tts.api.http.problems import ExpectationFailed, RequestTimeout
-from cc_tts.config.wording import in_words
+from cc_tts.config.wording import MAX_SHOWN_CHARS, fields, in_words, none_of, types_at
 from cc_tts.errors import (
     UNREADABLE,
     BodyTooLarge,
@@ -46,8 +45,6 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _INVALID_TAG: Final = re.compile(r"Invalid value (.*)", re.DOTALL)
-_INVALID_ENUM: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
-MAX_SHOWN_CHARS: Final = 60  # unmeasured
 _WRONG_TYPE: Final = re.compile(r"Expected `[^`]*`, got ")
 
 
@@ -185,18 +182,17 @@ def _explained(message: str, kind: Any) -> ClientError:
     located_at = _AT.fullmatch(message)
     what, names = (located_at["what"], _names(located_at["path"])) if located_at else (message, [])
     if unknown := _UNKNOWN.fullmatch(what):
-        known = _fields(_type_at(kind, names))
+        known = [name for each in types_at(kind, names) for name in fields(each)]
         hint = did_you_mean(unknown[1], known) or f"; known here: {', '.join(known) or 'none'}"
         return MalformedRequest.about(FieldError(pointer_to(*names, unknown[1]), f"unknown field{hint}"))
     if missing := _MISSING.fullmatch(what):
         return MalformedRequest.about(FieldError(pointer_to(*names, missing[1]), "this field is needed"))
     if _WRONG_TYPE.match(what):
         return MalformedRequest.about(FieldError(pointer_to(*names), in_words(what)))
-    if (tag := _INVALID_TAG.fullmatch(what)) and (known := _tags(_type_at(kind, names[:-1]))):
+    if (tag := _INVALID_TAG.fullmatch(what)) and (known := _tags(types_at(kind, names[:-1]))):
         sent = tag[1][:MAX_SHOWN_CHARS]
         return Unprocessable.about(FieldError(pointer_to(*names), f"{sent} is none of {', '.join(known)}"))
-    invalid = _INVALID_ENUM.fullmatch(what)
-    detail = _none_of(invalid[1], _type_at(kind, names)) if invalid else in_words(what)
+    detail = none_of(what, types_at(kind, names)) or in_words(what)
     return Unprocessable.about(FieldError(pointer_to(*names), detail))
 
 
@@ -204,40 +200,6 @@ def _tags(kinds: Iterable[Any]) -> list[str]:
     """Return the tag values of the structs of a union."""
     tags = (getattr(each, "__struct_config__", None) for each in kinds)
     return [str(tag.tag) for tag in tags if tag is not None and tag.tag is not None]
-
-
-def _none_of(sent: str, kinds: Iterable[Any]) -> str:
-    values = [str(value) for each in kinds if get_origin(each) is Literal for value in get_args(each)]
-    hint = did_you_mean(sent.strip("'"), values)
-    return f"{sent[:MAX_SHOWN_CHARS]} is none of {', '.join(values)}{hint}"
-
-
-def _type_at(kind: Any, names: Sequence[str]) -> list[Any]:
-    """Return the types that a value may have at this place in a body of type ``kind``."""
-    kinds = _alternatives(kind)
-    for name in names:
-        inner: list[Any] = []
-        for each in kinds:
-            if isinstance(each, type) and issubclass(each, msgspec.Struct):
-                fields = {field.encode_name: field.type for field in msgspec.structs.fields(each)}
-                inner += _alternatives(fields.get(name))
-            else:
-                inner += [part for argument in get_args(each) for part in _alternatives(argument)]
-        kinds = inner
-    return kinds
-
-
-def _alternatives(kind: Any) -> list[Any]:
-    if get_origin(kind) is Annotated:
-        return _alternatives(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return [each for argument in get_args(kind) for each in _alternatives(argument)]
-    return [kind]
-
-
-def _fields(kinds: Iterable[Any]) -> list[str]:
-    structs = [each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)]
-    return [field.encode_name for each in structs for field in msgspec.structs.fields(each)]
 
 
 def _names(path: str) -> list[str]:

@@ -6,7 +6,7 @@ request. Responses after which a retry makes sense (5xx, 408, 429) are not store
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -52,12 +52,15 @@ class _Entry:
     task: asyncio.Task[StoredResponse]
 
 
-def check_key(value: str) -> str:
-    """Return the header's value if it is a valid key.
+def check_key(values: Sequence[str]) -> str:
+    """Return the value of the header, which may come once, if it is a key.
 
     Raises:
-        MalformedRequest: empty, too long, or not printable ASCII.
+        MalformedRequest: empty, too long, not printable ASCII, or there are several.
     """
+    if len(values) > 1:
+        raise MalformedRequest("the header Idempotency-Key comes twice")
+    (value,) = values
     if not 0 < len(value) <= MAX_KEY_CHARS or not (value.isascii() and value.isprintable()):
         raise MalformedRequest(f"Idempotency-Key is 1 to {MAX_KEY_CHARS} printable ASCII characters")
     return value

@@ -182,8 +182,8 @@ def guarded(route: Route) -> Handler:
         if route.names_call:
             _check_node(request)
         _check_query(request, route)
-        value = request.headers.get("Idempotency-Key") if route.method == "POST" else None
-        key = None if value is None else Key(holder.key, route.method, request.path, check_key(value))
+        values = request.headers.getall("Idempotency-Key", []) if route.method == "POST" else []
+        key = Key(holder.key, route.method, request.path, check_key(values)) if values else None
         body = b""
         is_file = route.takes_files and request.content_type in route.other_bodies
         timeout_s = UPLOAD_TIMEOUT_S if is_file else http.request_timeout_s

@@ -256,16 +256,11 @@ class StagedPrompts:
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    def check_folder(self) -> None:
-        """Raise ``ConfigError`` if ``prompts.dir`` is no folder. Runs on: a thread."""
-        if self._folder is not None and not self._folder.is_dir():
-            raise ConfigError(f"prompts.dir: {self._folder} is not a folder; make it, or leave the key empty")
-
     async def load(self) -> list[str]:
         """Load the files in ``prompts.dir``; return a sentence for each that cannot be used. It may be called again."""
         if self._folder is None:
             return []
-        await asyncio.to_thread(self.check_folder)
+        await asyncio.to_thread(check_folder, self._folder)
         faults = []
         for tenant, path in await asyncio.to_thread(lambda: list(_files(self._folder or Path()))):
             if (tenant, path.stem) in self._prompts:
@@ -460,6 +455,12 @@ class StagedPrompts:
         self._prompts.pop((prompt.tenant, prompt.id), None)
         if (task := self._making.get(prompt)) is not None:
             task.cancel()
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ``ConfigError`` if ``prompts.dir`` is no folder. Runs on: a thread."""
+    if not folder.is_dir():
+        raise ConfigError(f"prompts.dir: {folder} is not a folder; make it, or leave the key empty")
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -173,15 +173,20 @@ async def test_close_cancels_what_runs(store: IdempotencyStore) -> None:
 
 @pytest.mark.parametrize("value", ["a", "a b", "~" * 255])
 def test_usable_keys(value: str) -> None:
-    assert check_key(value) == value
+    assert check_key([value]) == value
 
 
 @pytest.mark.parametrize("value", ["", "a" * 256, "ü", "a\tb", "a\x7f"])
 def test_unusable_keys(value: str) -> None:
     with pytest.raises(MalformedRequest):
-        check_key(value)
+        check_key([value])
 
 
 def test_work_is_a_plain_callable() -> None:
     work: Callable[[], Awaitable[StoredResponse]] = Work()
     assert callable(work)
+
+
+def test_a_request_has_one_key() -> None:
+    with pytest.raises(MalformedRequest, match="comes twice"):
+        check_key(["k1", "k2"])

@@ -232,7 +232,7 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("playout.window_ms=299", "raise playout.window_ms"),
         ("registration.registrar=pbx", "username is empty"),
         ("routes.a.unanswered_greeting=Hi", 'is for answer = "manual"'),
-        ('routes."7.1".then=hangs', "routes.7.1.then: invalid enum value 'hangs'"),
+        ('routes."7.1".then=hangs', "routes.7.1.then: 'hangs' is none of stay, hangup, transfer, did you mean hangup?"),
         ("routes.a.instructions=<|endofprompt|>", "text without NUL and without <|"),
         ("routes.a.media_url=http://app", "is not a URL of a WebSocket"),
         ("routes.a.media_url=ws://", "is not a URL of a WebSocket"),
@@ -266,6 +266,10 @@ def test_faults_of_tenants(override: str, said: str) -> None:
         ("quality.interval_s=4", "quality.interval_s is 0, or 5 to 3600"),
         ("quality.interval_s=30", "quality.interval_s needs quality.collector"),
         ("log.json.deep=1", "log.json"),
+        ('sip.transports=["UDP"]', "sip.transports[0]: 'UDP' is none of udp, tcp, tls"),
+        ("routes.a.answer=later", "routes.a.answer: 'later' is none of now, ring, manual"),
+        ("routes.a.relay={url='wss://a/b', welcom_greeting='x'}", "did you mean routes.a.relay.welcome_greeting?"),
+        ("calls.barge_in_speech={min_speech=5}", "did you mean calls.barge_in_speech.min_speech_ms?"),
     ],
 )
 def test_wrong_values_say_what_is_right(override: str, said: str) -> None:
@@ -283,6 +287,7 @@ def test_wrong_values_say_what_is_right(override: str, said: str) -> None:
         ),
         ('http.tokens=["secret-one", {token="secret-two", tennant="a"}]', "did you mean http.tokens[1].tenant?"),
         ('http.tokens=[{token="secret-one", tenant={name="a"}}]', "http.tokens[0].tenant"),
+        ('http.tokens=[{token="secret-one", scopes=["reed"]}]', "http.tokens[0].scopes[0]: 'reed' is none of read,"),
         ('auth.users=[{username="a", password="secret-one", relm="x"}]', "unknown key auth.users[0].relm"),
         ('auth.users=[{username="a", password="secret-one", realm="x"}]', "did you mean auth.realm?"),
         ('http.tokens=["secret-one", {token="secret-one", scopes=["read"]}]', "http.tokens[0] and http.tokens[1]"),
@@ -398,6 +403,47 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     file.write_text("[sip\nport = 1")
     with pytest.raises(ConfigError, match=r"broken\.toml"):
         config.load(file)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"[sip]\nport = 5066 # \xe9\n", r"a\.toml: this is not UTF-8 \(byte 20\); save it as UTF-8"),
+        ("[sip]\n".encode("utf-16"), r"this is not UTF-8 \(byte 0\)"),
+        (None, r"a\.toml: Is a directory$"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named_once(tmp_path: Path, data: bytes | None, said: str) -> None:
+    file = tmp_path / "a.toml"
+    file.mkdir() if data is None else file.write_bytes(data)
+    with pytest.raises(ConfigError, match=said):
+        config.load(file)
+
+
+def test_a_file_as_editors_of_windows_write_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_bytes(b"\xef\xbb\xbf[sip]\r\nport = 5066\r\n")
+    assert config.load(file).sip.port == 5066
+
+
+def test_a_name_of_the_environment_with_one_underscore_is_told_of() -> None:
+    warnings: list[str] = []
+    names = {
+        "CC_TTS_HTTP_TOKENS": "secret-one",
+        "CC_TTS_SIP_PORT": "udp://10.0.0.7:5060",  # as Kubernetes names a service cc-tts-sip
+        "CC_TTS_PJSUA2": "server",
+        "CC_TTS_SERVICE_HOST": "10.0.0.7",
+    }
+    assert config.load(environ=names, warn=warnings.append) == Config()
+    assert warnings == [
+        "environment CC_TTS_HTTP_TOKENS has no effect: did you mean CC_TTS_HTTP__TOKENS?",
+        "environment CC_TTS_SIP_PORT has no effect: did you mean CC_TTS_SIP__PORT?",
+    ]
+
+
+def test_a_value_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(ConfigError, match="environment CC_TTS_TTS__VOICE: this is not UTF-8"):
+        config.load(environ={"CC_TTS_TTS__VOICE": "voix-\udce9"})  # as os.environ has it (PEP 383)
 
 
 def test_a_former_name_is_taken_with_a_warning(tmp_path: Path) -> None:

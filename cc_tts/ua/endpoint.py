@@ -21,8 +21,8 @@ from cc_tts.ua.bridge.bridges import Bridges
 from cc_tts.ua.capacity import Capacity
 from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.dropped_messages import DroppedMessages
 from cc_tts.ua.guard.limits import PeerList
-from cc_tts.ua.guard.long_messages import LongMessages
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
@@ -109,10 +109,14 @@ class UserAgent(Agent[Leg]):
             library.server_header = (("Server", settings.sip.user_agent),)
         self._install_filters()
         self._tracer = Tracer(settings, library, self._clock, self._legs, self._send)
-        self._long_messages = LongMessages(
-            library, self._clock, server=settings.sip.user_agent, may_answer=self._policy.on_too_long
+        self._dropped_messages = DroppedMessages(
+            library,
+            self._clock,
+            max_message_bytes=self._build.max_message_bytes,
+            server=settings.sip.user_agent,
+            may_answer=self._policy.on_dropped,
         )
-        self._long_messages.install()
+        self._dropped_messages.install()
         is_wheel = self._build.name(build_limit) == PYPI_WHEEL
         if is_wheel and not settings.sip.allow_pypi_wheel:
             pjsua2_build.check_address(settings.sip.host)
@@ -194,7 +198,7 @@ class UserAgent(Agent[Leg]):
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)
-            self._long_messages.tick(now_ns)
+            self._dropped_messages.tick(now_ns)
             if not self._watch_slot:
                 self._report_counts()
             self._accounts.tick(is_idle=not self._legs and not active_pjsua_calls)

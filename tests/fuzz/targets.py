@@ -46,7 +46,7 @@ from cc_tts.text.pronunciation.replacements import with_stand_ins
 from cc_tts.text.segments import Segmenting
 from cc_tts.ua import messages
 from cc_tts.ua.client import settings_of
-from cc_tts.ua.guard import digest, long_messages, sdp_check, sdp_repair, srtp_sdp
+from cc_tts.ua.guard import digest, dropped_messages, sdp_check, sdp_repair, srtp_sdp
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter
@@ -176,7 +176,7 @@ def request_filter(data: bytes) -> None:
     found._filter_transport(0, method)
     found._filter_request(0, method)
     policy.is_unsolicited_challenge(*library.message(0), is_ours=lambda _id: False)
-    long_messages.answer_to(library.text, server="")
+    dropped_messages.answer_to(library.text, is_cut=False, server="")
 
 
 def session_descriptions(data: bytes) -> None:

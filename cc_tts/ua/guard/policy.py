@@ -120,10 +120,10 @@ class InboundPolicy:
             len(message.encode("utf-8", "surrogateescape")) >= self._max_message_bytes
         )
 
-    def on_too_long(self, host: str) -> bool:
-        """Count a message that did not fit into PJSIP's buffer; returns whether it gets an answer."""
-        self._refuse("too_long", host, _TOO_LONG)
-        return not self._allowed or host in self._allowed
+    def on_dropped(self, cause: RefusedCause, host: str) -> bool:
+        """Count a request that PJSIP drops; returns whether it gets an answer."""
+        self._refuse(cause, host, _SILENCE)
+        return (not self._allowed or host in self._allowed) and self._over_limit("", host, lambda: True) is None
 
     def _over_limit(self, method: str, host: str, is_new: Callable[[], bool]) -> Refusal | None:
         """Count a new request of a source with a limit; ``None`` lets it pass."""

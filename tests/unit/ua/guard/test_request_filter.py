@@ -414,9 +414,15 @@ def test_a_request_that_fills_the_buffer_was_cut(text: str) -> None:
 
 def test_a_stranger_gets_no_answer_to_what_is_too_long() -> None:
     filtered = Filtered('sip.allowed_peers=["192.0.2.7"]')
-    assert [filtered.policy.on_too_long(host) for host in ("192.0.2.7", "192.0.2.8")] == [True, False]
+    assert [filtered.policy.on_dropped("too_long", host) for host in ("192.0.2.7", "192.0.2.8")] == [True, False]
     assert filtered.refused() == {"too_long": 2}
     assert filtered.receive("INVITE", "X: " + "a" * MAX_BYTES, host="192.0.2.8") == "silence"
+
+
+def test_a_source_gets_no_more_answers_to_what_cannot_be_read_than_it_may_send_requests() -> None:
+    filtered = Filtered("sip.max_requests_per_source_s=2")
+    assert [filtered.policy.on_dropped("malformed", "192.0.2.7") for _ in range(6)][::5] == [True, False]
+    assert filtered.policy.on_dropped("malformed", "192.0.2.8")
 
 
 def test_the_server_does_not_run_without_the_filter() -> None:

@@ -1,8 +1,8 @@
-"""What is answered to a request of which only the beginning is known."""
+"""What is answered to a request that PJSIP has dropped."""
 
 import pytest
 
-from cc_tts.ua.guard.long_messages import answer_to
+from cc_tts.ua.guard.dropped_messages import answer_to
 
 pytestmark = pytest.mark.unit
 
@@ -14,7 +14,7 @@ INVITE = (
 
 
 def test_the_answer_repeats_what_it_must() -> None:
-    lines = answer_to(INVITE, server="cc-tts").decode().split("\r\n")
+    lines = answer_to(INVITE, is_cut=True, server="cc-tts").decode().split("\r\n")
     assert lines[0] == "SIP/2.0 513 Message Too Large"
     assert [line for line in lines if line.startswith("Via")] == [
         "Via: SIP/2.0/TCP 192.0.2.9;branch=z9hG4bKa",
@@ -28,7 +28,7 @@ def test_the_answer_repeats_what_it_must() -> None:
     assert len(to) > len("To: <sip:say@192.0.2.1>;tag=") + 8
     assert lines[-2:] == ["", ""]
     inside = INVITE.replace("say@192.0.2.1>\r\nCall", "say@192.0.2.1>;tag=ours\r\nCall")
-    assert b"To: <sip:say@192.0.2.1>;tag=ours\r\n" in answer_to(inside, server="")
+    assert b"To: <sip:say@192.0.2.1>;tag=ours\r\n" in answer_to(inside, is_cut=True, server="")
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,17 @@ def test_the_answer_repeats_what_it_must() -> None:
     ],
 )
 def test_what_is_no_request_or_lacks_a_header_gets_no_answer(head: str) -> None:
-    assert answer_to(head, server="") == b""
+    assert answer_to(head, is_cut=True, server="") == b""
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (INVITE, "400 Content-Length is no number"),
+        (INVITE + "\r\nContent-Length: -1", "400 Content-Length is no number"),
+        (INVITE + "\r\nl: 5", "400 A header cannot be read"),
+        (INVITE.replace("SIP/2.0\r\n", "SIP/3.0\r\n", 1), "505 Version Not Supported"),
+    ],
+)
+def test_the_answer_says_what_cannot_be_read(head: str, status: str) -> None:
+    assert answer_to(head, is_cut=False, server="").startswith(f"SIP/2.0 {status}\r\n".encode())

@@ -1,7 +1,10 @@
-"""SIP messages that are longer than PJSIP's buffer get 513, never silence, and are never taken for shorter ones."""
+"""Requests that PJSIP drops get an answer, never silence: those that are longer than its buffer 513, and they are never
+taken for shorter ones; those that its parser cannot read 400.
+"""
 
 import asyncio
 import contextlib
+import re
 import secrets
 from collections.abc import AsyncIterator
 from urllib.parse import quote
@@ -9,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from cc_tts.ua import pjsua2_build
-from lab.configured import logged, until
+from lab.configured import logged, ua_pid, until
 from lab.ports import HOST
 from lab.raw_sip import SDP, RawCaller, options, tcp_options
 from lab.server_under_test import Server
@@ -21,6 +24,14 @@ ANSWER_TIMEOUT_S = 5.0
 
 def max_bytes() -> int:
     return pjsua2_build.chosen().max_message_bytes
+
+
+async def refused(server: Server) -> float:
+    """How many requests were refused as malformed."""
+    _, metrics = await server.get_text("/metrics")
+    return sum(
+        float(each) for each in re.findall(r'^cctts_sip_refused_total{cause="malformed"} (\S+)', metrics, re.MULTILINE)
+    )
 
 
 class Connection:
@@ -91,6 +102,69 @@ async def test_a_request_over_tcp_that_does_not_fit_gets_513(server: Server, is_
     assert (line["cause"], line["count"], line["some_sources"]) == ("too_long", 1, [HOST])
     assert await server.calls() == []
     assert (await options(server.sip_port)).status == 200
+
+
+@pytest.mark.parametrize("length", [1_000_000_000, 2**64 - 1, 70_000])
+async def test_a_body_that_is_said_to_be_longer_than_the_buffer_ends_no_call(server: Server, length: int) -> None:
+    pid = ua_pid(server)
+    async with RawCaller("silent", server.sip_port) as caller, connection(server) as tcp:
+        await caller.establish()
+        request = tcp.request().replace(b"Content-Length: ", b"Content-Length: %d\r\nX-Was: " % length)
+        tcp.writer.write(request + b"a" * max_bytes())
+        assert (await tcp.answer()).split(" ", 2)[1] in ("513", "400")
+        assert (await caller.bye()).status == 200
+    assert ua_pid(server) == pid
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Max-Forwards: many",
+        b"Garbage",
+        b"Expires: x",
+        b"Authorization: Basic YTpi",
+        b'Contact: "a <sip:a@b>',
+    ],
+)
+async def test_a_request_that_cannot_be_read_gets_400_and_is_counted(server: Server, line: bytes) -> None:
+    before = await refused(server)
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.send("INVITE", headers=line + b"\r\n", body=SDP.format(port=9, formats="0"))
+        answer = await caller.acknowledge(400)
+        assert answer.text.startswith("SIP/2.0 400 A header cannot be read\r\n")
+        assert answer.header("Call-ID") == caller.call_id
+    async with connection(server) as tcp:
+        tcp.writer.write(tcp.request("OPTIONS").replace(b"Max-Forwards: 70", line))
+        assert (await tcp.answer()).startswith("SIP/2.0 400 A header cannot be read\r\n")
+        tcp.writer.write(tcp_options(server.sip_port))  # the connection goes on
+        assert (await tcp.answer()).startswith("SIP/2.0 200")
+    async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        while await refused(server) < before + 2:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("length", ["-1", "abc", "+5", ""])
+async def test_a_request_whose_end_nobody_knows_gets_400_and_ends_its_connection(server: Server, length: str) -> None:
+    async with connection(server) as tcp:
+        tcp.writer.write(tcp.request("OPTIONS").replace(b"Content-Length: 0", b"Content-Length: " + length.encode()))
+        assert (await tcp.answer()).startswith("SIP/2.0 400 Content-Length is no number\r\n")
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            with contextlib.suppress(ConnectionResetError):
+                assert await tcp.reader.read() == b""
+
+
+async def test_another_version_of_sip_gets_505(server: Server) -> None:
+    async with connection(server) as tcp:
+        tcp.writer.write(tcp.request("OPTIONS").replace(b" SIP/2.0\r\n", b" SIP/3.0\r\n", 1))
+        assert (await tcp.answer()).startswith("SIP/2.0 505 ")
+
+
+@pytest.mark.parametrize("data", [b"jaK", b"\0\0\0\0", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + b"a" * 99])
+async def test_what_is_no_sip_gets_no_answer(server: Server, data: bytes) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.transmit(data)
+        caller.send("OPTIONS")
+        assert (await caller.final()).status == 200
 
 
 async def test_what_follows_in_that_connection_is_no_request(server: Server) -> None:

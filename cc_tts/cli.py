@@ -78,8 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _take_signals() -> None:
-    """Obey signals while modules are imported and files read: nothing has begun that would have to be ended. What runs
-    later puts its own handlers in place.
+    """Handle signals while modules are imported and files read; nothing has begun that must be ended. Later code sets its
+    own handlers.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
@@ -97,7 +97,9 @@ def _warn(sentence: str) -> None:
 
 
 def _parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.ArgumentParser:
-    """Every command, but the arguments of the one that is asked for only, since some import much; ``is_whole``: of all."""
+    """Return the parser with every command, but only the arguments of the requested one, since some import much;
+    ``is_whole``: of all.
+    """
     from cc_tts.operate import arguments as operate
 
     parser = argparse.ArgumentParser(
@@ -296,7 +298,7 @@ def _pool(options: argparse.Namespace, config: "Config") -> int:
 
 
 def _content(text: str, words: "TextContent", *, is_ssml: bool) -> "TextContent | SequenceContent":
-    """The text or the SSML document as a prompt; what of a document has no effect is printed."""
+    """Return the text or the SSML document as a prompt; warnings about a document are printed."""
     from dataclasses import replace
 
     from cc_tts.speech.ssml import from_ssml
@@ -461,7 +463,7 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
 
 
 def _say_with(voice_id: str, voices: "tuple[Voice, ...]", config: "Config") -> int:
-    """A sentence of the voice's language, by ``cc-tts say``."""
+    """Return a ``cc-tts say`` command with a sentence in the voice's language."""
     from cc_tts.voices.catalog import normalised_language, unknown_voice
 
     voice = next((each for each in voices if each.id == voice_id), None)

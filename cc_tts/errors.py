@@ -13,9 +13,9 @@ from typing import ClassVar, Final, Self
 import msgspec
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""The errors that msgspec raises for JSON and MessagePack that it cannot read; the last one for what is nested too deep."""
+"""The errors that msgspec raises for JSON and MessagePack that it cannot read; the last one for too deep nesting."""
 MAX_COMPARED_CHARS: Final = 100
-"""Length of a name from outside that is compared with the known names (unmeasured)."""
+"""The longest name from outside that is compared with the known names (unmeasured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class FieldError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The most similar known name, if one is similar enough."""
+    """Return the most similar known name, if one is similar enough."""
     return next(iter(difflib.get_close_matches(name[:MAX_COMPARED_CHARS], list(known), n=1, cutoff=0.5)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``, did you mean X?`` with the nearest known name; empty if none is near."""
+    """Return ``, did you mean X?`` with the nearest known name; empty if none is near."""
     near = nearest(name, known)
     return f", did you mean {near}?" if near else ""
 
@@ -48,7 +48,7 @@ class CcTtsError(Exception):
     http_status: ClassVar[int] = 500
     sip_status: ClassVar[int] = 500
     by_code: ClassVar[dict[str, "type[CcTtsError]"]] = {}
-    """Every class that has a code of its own."""
+    """Return every class with a code of its own."""
 
     def __init_subclass__(
         cls, *, code: str | None = None, title: str | None = None, http: int | None = None, sip: int | None = None
@@ -89,11 +89,11 @@ class EngineFailed(ServerError, code="engine_failed", title="The speech engine f
 
 
 class NoAudio(EngineFailed, code="no_audio", title="The speech engine gave no audio"):
-    """It was given a letter or a digit to say, gave nothing, and there is no other engine that says it."""
+    """The engine gave no audio for a text with a letter or a digit, and no other engine can say it."""
 
 
 class DisclosureFailed(ServerError, code="disclosure_failed", title="The disclosure cannot be spoken"):
-    """A call has to tell first that a machine speaks, which failed: its synthetic words are not spoken."""
+    """The disclosure of a call has failed, so its synthetic words are not spoken."""
 
 
 class EngineOverloaded(

@@ -44,7 +44,7 @@ _context: ContextVar[Mapping[str, Any]] = ContextVar("log fields", default=Mappi
 
 
 class RepeatLimit:
-    """Lets :data:`MAX_REPEATS` lines of one kind through in each window of :data:`REPEATS_WINDOW_S`.
+    """Limits repeated lines to :data:`MAX_REPEATS` in each window of :data:`REPEATS_WINDOW_S`.
 
     Below ``warning`` a kind is the whole line, so that the lines of a thousand calls all pass. From ``warning`` on it is
     the event and its call: a fault that repeats often repeats with another address or number in it.
@@ -57,7 +57,9 @@ class RepeatLimit:
         self._ends_ns = 0
 
     def admit(self, level: str, line: Line) -> tuple[bool, list[tuple[str, int]]]:
-        """Count one line: whether it may be written, and the events suppressed in the window just ended, with how often."""
+        """Count one line; return whether it may be written, and the events suppressed in the window that has just ended,
+        with their numbers.
+        """
         kind = _kind(level, line)
         with self._lock:
             now_ns = self._clock.now_ns()
@@ -71,7 +73,7 @@ class RepeatLimit:
 
 
 class Logger:
-    """Writes lines that carry its fields, and those that are bound to the context (:func:`bind`)."""
+    """Writes lines with its own fields and those that are bound to the context (:func:`bind`)."""
 
     def __init__(self, **fields: object) -> None:
         self._fields = fields
@@ -139,7 +141,7 @@ class _Pipeline:
 
 
 class _FromLogging(logging.Handler):
-    """Lines of libraries. Only from ``warning`` on: what they say below it may hold text to be spoken."""
+    """Passes on the lines of libraries, only from ``warning`` on: lower levels may hold text to be spoken."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -167,25 +169,25 @@ def configure(*, level: str = "info", json: bool = True, process: str = "server"
 
 
 def set_level(level: str) -> None:
-    """Change what is logged from now on, by loggers that exist already too."""
+    """Change the log level from now on, also of existing loggers."""
     if _pipeline is not None:
         _pipeline.level = _number(level)
         logging.getLogger().setLevel(max(logging.WARNING, _pipeline.level))
 
 
 def get(name: str) -> Logger:
-    """A logger whose lines carry ``module=name``."""
+    """Return a logger whose lines have ``module=name``."""
     return Logger(module=name)
 
 
 def write(level: str, line: Line) -> None:
-    """Write a line, unless its level or its repetition keeps it out."""
+    """Write a line, unless its level or its repetition prevents it."""
     (_pipeline or _before_configured()).write(level, line)
 
 
 @functools.cache
 def _before_configured() -> _Pipeline:
-    """Return the log of a process that has none yet: its warnings and errors are not lost."""
+    """Return the log of a process that has none yet, so that its warnings and errors are not lost."""
     return _Pipeline(level="warning", json=False, process="cc-tts", clock=MonotonicClock())
 
 
@@ -199,7 +201,9 @@ def _number(level: str) -> int:
 
 
 def _failure(exc_info: Any) -> BaseException | None:
-    """Return the exception that is meant: one, what :func:`sys.exc_info` returns, or ``True`` for the handled one."""
+    """Return the exception that is meant: an exception, the result of :func:`sys.exc_info`, or ``True`` for
+    the handled one.
+    """
     if exc_info is True:
         return sys.exception()
     found = exc_info[1] if isinstance(exc_info, tuple) else exc_info

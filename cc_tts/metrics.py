@@ -15,7 +15,7 @@ from cc_tts import __version__
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 """The Prometheus text format, version 0.0.4, which :data:`encode_text` writes."""
 Encode = Callable[[CollectorRegistry], bytes]
-"""It writes all series of a registry in some format."""
+"""Writes all series of a registry in some format."""
 encode_text: Final[Encode] = generate_latest
 
 AUDIO_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
@@ -359,12 +359,12 @@ class Metrics:
         self.build_info.labels(version=__version__, node=node).set(1)
 
     def generation_label(self, generation: str) -> str:
-        """Return what stands for a generation: ``other`` for those after the first :data:`MAX_GENERATIONS`."""
+        """Return the label of a generation: ``other`` after the first :data:`MAX_GENERATIONS`."""
         if generation not in self._generations and len(self._generations) >= MAX_GENERATIONS:
             return "other"
         self._generations.add(generation)
         return generation or "unknown"
 
     def render(self, encode: Encode = encode_text) -> bytes:
-        """Everything, in the Prometheus text format if no other is named."""
+        """Return all series, in the Prometheus text format unless another is given."""
         return encode(self.registry)

@@ -24,7 +24,7 @@ class PortOwner:
 
 
 def find(kind: Kind, port: int) -> PortOwner | None:
-    """Who holds it; ``None`` if that is not known: other users' processes are not seen without root."""
+    """Return the process that holds the port; ``None`` if unknown: other users' processes are hidden without root."""
     wanted = {f"socket:[{inode}]" for inode in _inodes(kind, port)}
     if not wanted:
         return None
@@ -53,7 +53,7 @@ def bind_error(kind: Kind, family: int, address: Any) -> OSError | None:
 
 
 def reason(kind: Kind, port: int, otherwise: str) -> str:
-    """Why a port cannot be listened on: who holds it, if that is known, else ``otherwise``."""
+    """Return why a port cannot be bound: the process that holds it, if known, else ``otherwise``."""
     owner = find(kind, port)
     return f"the port is taken by {owner}" if owner else otherwise
 

@@ -1,4 +1,4 @@
-"""Checks of the values of a configuration that must fit together. The schema checks each value alone."""
+"""Checks configuration values that must be consistent with each other. The schema checks each value alone."""
 
 import ipaddress
 import re
@@ -16,7 +16,7 @@ from cc_tts.errors import ConfigError, did_you_mean
 
 
 def check_sense(config: Config) -> None:
-    """Raise ``ConfigError`` for values that contradict each other; the message names both."""
+    """Raise ``ConfigError`` for values that contradict each other; the message names both keys."""
     for faults_of in (
         _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
         cluster.faults, _tenants, webhooks.faults, _prompts, _trunks, _relay, _mrcp, _asterisk,

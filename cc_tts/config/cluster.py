@@ -9,7 +9,7 @@ from cc_tts.config.schema import Config
 from cc_tts.config.sip_uri import MAX_PORT
 
 NODE_NAME: Final = r"[A-Za-z0-9._-]{1,64}"
-"""The form of ``server.node``: it becomes part of ids, and ids part of paths."""
+"""The form of ``server.node``, which becomes part of ids, and so of paths."""
 MAX_NODES: Final = 1000  # unmeasured
 MAX_URL_CHARS: Final = 255  # unmeasured
 _URL: Final = re.compile(
@@ -20,8 +20,8 @@ _HOW: Final = "write http://HOST:PORT or https://HOST, with what comes before /v
 
 
 def base_url(text: str) -> str | None:
-    """``text`` without a slash at its end; ``None`` if it is not the address of an API: ``http`` or ``https``, a host,
-    a port, and a path that goes before those of the API. A user name, a query or a fragment make it none.
+    """Return ``text`` without a trailing slash; ``None`` if it is no API address: ``http`` or ``https``, a host, a port, and
+    an optional path prefix, without a user name, a query or a fragment.
     """
     match = _URL.fullmatch(text) if len(text) <= MAX_URL_CHARS else None
     if match is None or (match["port"] is not None and not 0 < int(match["port"]) <= MAX_PORT):
@@ -30,7 +30,7 @@ def base_url(text: str) -> str | None:
 
 
 def faults(config: "Config") -> Iterator[str]:
-    """Yield what cannot be used or contradicts itself in ``cluster.base_url`` and ``cluster.nodes``, a sentence each."""
+    """Yield a sentence for each unusable or contradictory value in ``cluster.base_url`` and ``cluster.nodes``."""
     cluster, own = config.cluster, config.server.node
     if len(cluster.nodes) > MAX_NODES:
         yield f"cluster.nodes has {len(cluster.nodes)} nodes; {MAX_NODES} are possible"

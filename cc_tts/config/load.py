@@ -56,28 +56,24 @@ FORMER_NAMES: Final = {
     ("rtp", "quarantine_s"): "rtp.port_cooldown_s",
     **{("tts", key): f"tts.models.NAME.{key}" for key in FORMER_KEYS},
 }
-"""Section and key as they were called before, with the name of today, where ``NAME`` is that of the model. Each is taken for
-one version.
-"""
+"""Former sections and keys with their present names; ``NAME`` is the model's. Each is accepted for one version."""
 
 _TOML_BEGINNINGS: Final = ("[", "{", '"', "'")
 _STEP: Final = re.compile(r"[^.\[\]]+|\.\.\.")
 _NO_PLAIN_TOKEN: Final = re.compile(r"""[\s\[\]{}"']""")
 MAX_SHOWN_CHARS: Final = 80
-"""The most characters of an unknown key that an error shows: what is written there by mistake may be anything
-(unmeasured).
-"""
+"""The most characters of an unknown key in an error, since anything may be there by mistake (unmeasured)."""
 
 _BY_NAME: Final[Mapping[str, type]] = {"tenants": TenantConfig, "routes": RouteConfig, "trunks": TrunkConfig}
-"""Sections with a section for each name."""
+"""Sections that contain a section for each name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """The effect of a new configuration on a running server. Keys are named, values are not: some are secrets."""
+    """The effect of a new configuration on a running server. Keys are named, but no values, since some are secrets."""
 
     config: Config
-    """The running one with what can be taken over."""
+    """The running configuration with the values that can change."""
     changed: tuple[str, ...]
     needs_restart: tuple[str, ...]
 
@@ -114,7 +110,7 @@ def reload(running: Config, wanted: Config) -> Reload:
 
 
 def _differing_keys(running: Config, wanted: Config) -> Iterator[tuple[str, str]]:
-    """Section and key of what differs outside the sections with names."""
+    """Yield the keys that differ, outside the sections with names."""
     for section in dataclasses.fields(Config):
         if section.name not in _BY_NAME:
             old, new = getattr(running, section.name), getattr(wanted, section.name)
@@ -124,7 +120,7 @@ def _differing_keys(running: Config, wanted: Config) -> Iterator[tuple[str, str]
 
 
 def from_tree(tree: Mapping[str, Any]) -> Config:
-    """Check a tree of plain values and turn it into a :class:`Config`."""
+    """Check a tree of plain values and convert it to a :class:`Config`."""
     _check_keys(tree, Config, "")
     tree = _expand_tokens(tree)
     try:
@@ -160,7 +156,9 @@ def _rename(tree: dict[str, Any], warn: Callable[[str], object]) -> None:
 
 
 def _models_of_former_keys(tree: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The tables of models if ``[tts]`` has keys of one, a copy. Raises ``ConfigError`` if it is not clear of which."""
+    """Return the models with those keys that used to be in ``[tts]``. Raises ``ConfigError`` if it is ambiguous to which
+    model they belong.
+    """
     tts = tree.get("tts")
     former = [key for key in FORMER_KEYS if isinstance(tts, dict) and key in tts]
     if not isinstance(tts, dict) or not former:
@@ -252,7 +250,7 @@ def _unknown_key(where: str, key: str, known: Iterable[str]) -> str:
 
 
 def _expand_tokens(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A token given as plain text has every scope."""
+    """A token that is given as plain text has every scope."""
     http = tree.get("http")
     tokens = http.get("tokens") if isinstance(http, Mapping) else None
     if isinstance(tokens, str):
@@ -266,7 +264,9 @@ def _expand_tokens(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _readable(message: str, tree: Mapping[str, Any]) -> str:
-    """Msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; say ``sip.port: …`` instead."""
+    """Return a readable error. Msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; it becomes
+    ``sip.port: …``.
+    """
     match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message, re.DOTALL)
     if match and match[2]:
         kinds = types_at(Config, _STEP.findall(match[2]))
@@ -275,7 +275,7 @@ def _readable(message: str, tree: Mapping[str, Any]) -> str:
 
 
 def _with_name(where: str, tree: Mapping[str, Any]) -> str:
-    """``routes[...].voice`` with the name of the route that is refused, which msgspec leaves out."""
+    """Return ``routes[...].voice`` with the name of the refused route, which msgspec leaves out."""
     path, unnamed, rest = where.partition("[...]")
     table: Any = tree
     kind: Any = Config

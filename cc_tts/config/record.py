@@ -51,11 +51,11 @@ class RouteRecordConfig:
 
 
 RouteRecord = RouteRecordConfig | Channels | Literal[""]
-"""``mono`` and ``dual`` are short for a table with ``channels``; empty: the calls are not recorded by themselves."""
+"""``mono`` and ``dual`` stand for a table with these ``channels``; empty: calls are recorded only on request."""
 
 
 def route_faults(user: str, wanted: RouteRecord, config: RecordConfig) -> Iterator[str]:
-    """Say why calls of a route cannot be recorded as it wants."""
+    """Yield why calls of a route cannot be recorded as configured."""
     if wanted and not config.dir:
         yield f"routes.{user}.record: nothing can be recorded as long as record.dir is empty; name a folder there"
     if isinstance(wanted, RouteRecordConfig) and wanted.channels == "dual" and wanted.tracks != "both":

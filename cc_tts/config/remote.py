@@ -21,7 +21,7 @@ from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.errors import ConfigError
 
 GENERATION: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,31}"
-"""The form of a worker's ``--generation``: it becomes a label of metrics."""
+"""The form of ``--generation``, which becomes a label of metrics."""
 MAX_GENERATIONS: Final = 8  # unmeasured
 _ADDRESS: Final = re.compile(
     r"(?:(?P<scheme>grpcs?)://|(?P<word>dns|pool):)(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>\d{1,5})"
@@ -41,7 +41,7 @@ class WorkerAddress:
 
     @property
     def is_address(self) -> bool:
-        """Return whether ``host`` is an IP address and no name."""
+        """Whether ``host`` is an IP address and no name."""
         return _ip(self.host) is not None
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class WorkerAddress:
 
 
 def parse(text: str) -> WorkerAddress:
-    """Read one entry of ``tts.workers``; raises ``ConfigError``, which says how it is written."""
+    """Read one entry of ``tts.workers``; raises ``ConfigError`` with the correct form."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"]) <= MAX_PORT:
         raise ConfigError(f"tts.workers: {shown(text)} is not the address of a worker; {_HOW}")
@@ -73,28 +73,28 @@ def listen_address(text: str) -> tuple[str, int]:
 
 
 def shown(url: str) -> str:
-    """An address as an error names it: what may be a password in it is left out."""
+    """Return an address for an error message, without a possible password."""
     return "what it holds" if "@" in url or "?" in url else repr(url[:_MAX_SHOWN_CHARS])
 
 
 def local_address(host: str) -> str:
-    """Return where processes of this machine reach what listens at ``host``."""
+    """Return the address at which processes of this machine reach a listener at ``host``."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def host_port(host: str, port: int) -> str:
-    """The two as one word; an IPv6 address in brackets."""
+    """Return host and port as one text; an IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_private(address: str) -> bool:
-    """Return whether an IP address is loopback or private, so that what is sent there stays on networks of one's own."""
+    """Whether an IP address is loopback or private, so that the traffic stays on private networks."""
     found = _ip(address)
     return found is not None and (found.is_loopback or found.is_private) and not found.is_unspecified
 
 
 def must_be_private(address: str, what: str) -> None:
-    """Raise ``ConfigError`` for an address to which nothing may be sent in the clear. ``what``: the key or entry."""
+    """Raise ``ConfigError`` for an address to which nothing may be sent unencrypted. ``what``: the key or entry."""
     if not is_private(address):
         raise ConfigError(
             f"{what}: without TLS only loopback and private addresses are allowed, and {address} is none; "
@@ -103,8 +103,8 @@ def must_be_private(address: str, what: str) -> None:
 
 
 def pool_url(config: "Config") -> str:
-    """Return where the pool is: ``cluster.pool_url``, else what a ``pool:`` of ``tts.workers`` says; empty: there is
-    none.
+    """Return the URL of the pool: ``cluster.pool_url``, else the ``pool:`` entry of ``tts.workers``; empty if
+    there is none.
     """
     if config.cluster.pool_url:
         return config.cluster.pool_url
@@ -146,7 +146,7 @@ def _pool_faults(config: "Config") -> Iterator[str]:
 
 
 def check_generation(label: str, what: str) -> None:
-    """Raise ``ConfigError`` if a worker's generation cannot be called so. ``what``: the key or option."""
+    """Raise ``ConfigError`` for an invalid generation. ``what``: the key or option."""
     if not re.fullmatch(GENERATION, label):
         raise ConfigError(
             f"{what}: {label[:80]!r} is no name of a generation; it is 1 to 32 of A-Z a-z 0-9 . _ + -, and begins with a "
@@ -171,7 +171,7 @@ def _generation_faults(config: "Config") -> Iterator[str]:
 
 
 def faults(config: "Config") -> Iterator[str]:
-    """Yield what contradicts itself in ``tts.workers``, ``[remote]`` and ``cluster.pool_url``, a sentence each."""
+    """Yield a sentence for each contradiction in ``tts.workers``, ``[remote]`` and ``cluster.pool_url``."""
     yield from _pool_faults(config)
     remote, tts = config.remote, config.tts
     if bool(remote.certificate_file) != bool(remote.private_key_file):
@@ -192,7 +192,9 @@ def faults(config: "Config") -> Iterator[str]:
 
 
 def read_file(key: str, path: str) -> bytes | None:
-    """Return what a file of ``[remote]`` holds, ``None`` if none is named; raises ``ConfigError`` if it cannot be read."""
+    """Return the contents of a file of ``[remote]``, ``None`` if none is named; raises ``ConfigError`` if it
+    cannot be read.
+    """
     if not path:
         return None
     try:
@@ -202,8 +204,8 @@ def read_file(key: str, path: str) -> bytes | None:
 
 
 def check_listener(remote: "RemoteConfig", host: str, *, who: str = "worker") -> None:
-    """Whether a worker, or the pool, may listen at ``host``; raises ``ConfigError`` if whoever reaches it there could use
-    it.
+    """Raise ``ConfigError`` if a worker or the pool may not listen at ``host``, since anybody who reaches it
+    could use it.
     """
     if not remote.certificate_file:
         must_be_private(host, f"--listen {host}")

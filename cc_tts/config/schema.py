@@ -102,7 +102,7 @@ class UaConfig:
 
     @property
     def own_ports(self) -> range:
-        """SIP ports of the processes if there is more than one."""
+        """The SIP ports of the processes if there are several."""
         return range(self.first_port, self.first_port + self.processes)
 
 
@@ -176,7 +176,7 @@ class RtpConfig:
 
     @property
     def num_pairs(self) -> int:
-        """Calls for which the range has ports: each takes one for RTP and the next for RTCP."""
+        """The number of calls for which the range has ports: each takes one for RTP and the next for RTCP."""
         return (self.port_max - self.port_min + 1) // 2
 
 
@@ -272,7 +272,7 @@ class SpeechBargeIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 BargeInBySpeech = bool | SpeechBargeIn
-"""Whether speech interrupts a prompt, and how; ``True``: as :class:`SpeechBargeIn` has it by default."""
+"""Whether and how speech interrupts a prompt; ``True``: with the defaults of :class:`SpeechBargeIn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +351,7 @@ class AccountingConfig:
 
 
 class CallWebhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the events of one call go besides."""
+    """An additional endpoint for the events of one call."""
 
     url: Annotated[
         str,
@@ -370,7 +370,7 @@ class CallWebhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     ] = ""
 
     def __repr__(self) -> str:
-        """Show neither: both may be secrets."""
+        """Show neither field, since both may be secrets."""
         return "CallWebhook(...)"
 
 
@@ -413,7 +413,7 @@ class WebhooksConfig:
 
     @property
     def named(self) -> dict[str, WebhookConfig]:
-        """Return the endpoints by name; one without a name has its place in the list, counted from 1."""
+        """Return the endpoints by name; one without a name is named by its place in the list, counted from 1."""
         return {each.name or str(place): each for place, each in enumerate(self.endpoints, start=1)}
 
 
@@ -457,7 +457,7 @@ class TenantConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole configuration, a field for each section."""
+    """The whole configuration, one field for each section."""
 
     server: ServerConfig = field(default_factory=ServerConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -495,7 +495,7 @@ class Config:
 
 
 def listens(config: Config) -> bool:
-    """Return whether speech may interrupt the prompts of some call without a client that says so."""
+    """Whether speech may interrupt prompts of some call without a client asking for it."""
     routes = config.routes.values()
     by_relay = (route.relay and "speech" in route.relay.interrupting for route in routes)
     return any((config.calls.barge_in_speech, *(route.barge_in_speech for route in routes), *by_relay))

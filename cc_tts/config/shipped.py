@@ -13,7 +13,7 @@ _IN_SOURCE: Final = Path(__file__).parents[2] / "configs"
 
 
 def files() -> dict[Path, bytes]:
-    """Return what each holds, by its path in the folder ``configs/`` of the source, of which a wheel carries a copy."""
+    """Return the contents of each file by its path in the folder ``configs/`` of the source; a wheel carries a copy."""
     folder = _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_SOURCE
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 

@@ -1,4 +1,4 @@
-"""SIP URIs that calls may go to: what they look like, and which of them the configuration allows."""
+"""SIP URIs that calls may go to: their form, and which of them the configuration allows."""
 
 import ipaddress
 import re
@@ -20,10 +20,10 @@ _URI: Final = re.compile(
 """``sip:user@host:port;parameters`` (RFC 3261 §19.1.1; ``#`` in the user is what PBXs send for feature codes)."""
 _PARTS: Final = re.compile(r"(sips?):(?:([^@]*)@)?(\[[^\]]*\]|[^:;?@]+)(?::([0-9*]+))?((?:;[^?]*)?)", re.IGNORECASE)
 _HARMLESS: Final = frozenset({"transport", "user"})
-"""These parameters do not change who is called (RFC 3261 §19.1.1); ``maddr`` would send the request elsewhere."""
+"""Parameters that do not change the called party (RFC 3261 §19.1.1); ``maddr`` would send the request elsewhere."""
 _DEFAULT_PORTS: Final = {"sip": "5060", "sips": "5061"}
 _WILDCARDS: Final = {r"\*": "[^;@]*", r"\?": "[^;@]"}
-"""A wildcard stands for no parameter of a user, such as ``;phone-context=`` (RFC 3966 §5.1.5)."""
+"""A wildcard matches no user parameter such as ``;phone-context=`` (RFC 3966 §5.1.5)."""
 
 
 def uri_fault(uri: str) -> str | None:

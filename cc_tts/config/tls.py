@@ -18,7 +18,7 @@ from cc_tts.errors import ConfigError
 WARN_DAYS: Final = 30
 """A certificate that expires sooner than this gets a warning."""
 _MAX_FLIGHTS: Final = 8
-"""Round trips of a handshake at most; TLS 1.2 takes two (unmeasured)."""
+"""The most round trips of a handshake; TLS 1.2 takes two (unmeasured)."""
 _NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
 """``X509_V_FLAG_NO_CHECK_TIME`` of OpenSSL, which :mod:`ssl` has no name for."""
 _WORLD_READABLE: Final = 0o004
@@ -65,8 +65,8 @@ def fingerprint(tls: TlsConfig) -> bytes:
 
 
 def ca_file(tls: TlsConfig) -> str:
-    """The CAs that peers' certificates are checked against: those of the system unless ``tls.ca_file`` names others.
-    Raises ``ConfigError`` if a check is asked for and there are none.
+    """Return the CAs that peers' certificates are checked against: those of the system unless ``tls.ca_file`` is set. Raises
+    ``ConfigError`` if a check is required and there are none.
     """
     if tls.ca_file or not tls.verify_server:
         return tls.ca_file
@@ -90,7 +90,9 @@ def _check_pair(tls: TlsConfig, now_s: float) -> list[str]:
 
 
 def _pair(tls: TlsConfig) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A server with the certificate and its key, and a client that trusts this very certificate, whatever its dates."""
+    """Return a server with the certificate and its key, and a client that trusts this very certificate,
+    whatever its dates.
+    """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.minimum_version = ssl.TLSVersion.TLSv1_2
     leaf, client = _leaf(tls.certificate_file), _client()
@@ -155,7 +157,7 @@ def _client() -> ssl.SSLContext:
 
 
 def _peer_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:
-    """Return what the client sees, after a handshake without a network."""
+    """Return the certificate that the client sees, after a handshake in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)

@@ -1,4 +1,4 @@
-"""Messages that say what is wrong with a value in words for people: msgspec names types as Python and JSON do."""
+"""Readable messages about wrong values; msgspec uses the type names of Python and JSON."""
 
 import dataclasses
 import re
@@ -31,13 +31,13 @@ _forms: Final[dict[str, str]] = {}
 
 
 def form(pattern: str, words: str) -> str:
-    """``pattern``, of which ``words`` say what it is: "1 to 16 of 0-9 and #"."""
+    """Return ``pattern``, and remember ``words`` that describe it: "1 to 16 of 0-9 and #"."""
     _forms[repr(pattern)] = words
     return pattern
 
 
 def in_words(message: str) -> str:
-    """``Expected `int` <= 65535`` as "a whole number of at most 65535 is needed"; other messages in lower case."""
+    """Return ``Expected `int` <= 65535`` as "a whole number of at most 65535 is needed"; other messages in lower case."""
     expected = _EXPECTED.fullmatch(message)
     if expected is None:
         return message[:1].lower() + message[1:] if message[1:2].islower() else message

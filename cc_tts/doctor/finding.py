@@ -1,4 +1,4 @@
-"""Findings of checks, and what checks look at."""
+"""The findings of checks, and the subject that they examine."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -23,8 +23,8 @@ DEEP_S: Final = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. ``advice`` is what to do; empty when there is nothing to do. ``detail`` may quote what others
-    wrote (a command line, an error); as text it holds no control characters.
+    """One line of the report. ``advice`` says what to do; empty if there is nothing to do. ``detail`` may quote others (a
+    command line, an error); its text has no control characters.
     """
 
     status: Literal["ok", "warn", "fail"]
@@ -45,7 +45,7 @@ fail = functools.partial(Finding, "fail")
 
 @dataclass(slots=True)
 class Subject:
-    """The subject of a check: the configuration, the file it came from, and the machine. ``deep`` asks for what takes
+    """The subject of a check: the configuration, the file it came from, and the machine. ``deep`` includes checks that take
     minutes.
     """
 
@@ -54,17 +54,17 @@ class Subject:
     config_file: Path | None = None
     deep: bool = False
     build_max_calls: int | None = None
-    """Calls that this build of pjsua2 allows; its check, the first one, fills it in. ``None``: not known."""
+    """The calls that this build of pjsua2 allows. Its check, the first one, sets this. ``None``: unknown."""
 
     @property
     def num_calls(self) -> int:
-        """Calls at once that the machine must carry: the smaller of ``sip.max_calls`` and the build's limit."""
+        """The calls that the machine must carry: the smaller of ``sip.max_calls`` and the build's limit."""
         of_build = self.config.ua.processes * (self.build_max_calls or 0)
         return min((limit for limit in (self.config.sip.max_calls, of_build) if limit), default=1)
 
 
 class Check(NamedTuple):
-    """A question and how long its answer may take, s."""
+    """A check, and the time that it may take, s."""
 
     what: str
     function: Callable[[Subject], Iterable[Finding]]

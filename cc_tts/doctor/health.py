@@ -27,9 +27,7 @@ _STATUS_LINE_BYTES: Final = 64
 
 
 def service_arguments(services: Sequence[str], path: Path = FIRST_PROCESS) -> list[str]:
-    """Return what follows ``cc-tts`` on that process's command line, behind an init process or not; empty if it is no
-    service.
-    """
+    """Return the arguments of ``cc-tts`` in that process, also behind an init process; empty if it is no service."""
     try:
         words = [os.fsdecode(word) for word in path.read_bytes().split(b"\0")[:-1]]
     except OSError:
@@ -41,7 +39,7 @@ def service_arguments(services: Sequence[str], path: Path = FIRST_PROCESS) -> li
 
 
 def check(options: argparse.Namespace, config: "Config") -> str:
-    """Return what is wrong with the service of these options: a sentence, empty if it answers. Raises ``ConfigError``."""
+    """Return what is wrong with the service of these options as a sentence, empty if it answers. Raises ``ConfigError``."""
     listen = getattr(options, "listen", None)
     host, port = (config.http.host, config.http.port) if listen is None else listen_address(listen)
     address = (local_address(host), port)
@@ -56,7 +54,7 @@ def check(options: argparse.Namespace, config: "Config") -> str:
 
 
 def _authorization(config: "Config") -> str:
-    """The header of a request that only reads; empty if the server has no tokens."""
+    """Return the header of a read-only request; empty if the server has no tokens."""
     readers = (each.token for each in config.http.tokens if "read" in each.scopes)
     return "".join(f"Authorization: Bearer {token}\r\n" for token in itertools.islice(readers, 1))
 

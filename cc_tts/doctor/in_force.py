@@ -1,4 +1,4 @@
-"""A configuration as it is in force, for ``cc-tts check-config``: every key with its value, but no secret."""
+"""The configuration in force, for ``cc-tts check-config``: every key with its value, but no secrets."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass

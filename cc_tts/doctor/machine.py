@@ -17,7 +17,7 @@ SLOW_CLOCKS: Final = frozenset({"acpi_pm", "hpet", "jiffies", "pit"})
 """Clock sources that are read over a bus or tick with the scheduler: each reading takes microseconds."""
 DESCRIPTORS_A_CALL: Final = 2
 DESCRIPTORS_BESIDES: Final = 128
-"""Transports, channels, log, HTTP and WebSocket clients."""
+"""The descriptors for transports, channels, log, HTTP and WebSocket clients."""
 MIN_FREE_BYTES: Final = 1024**3  # unmeasured
 MIN_FREE_TEMPORARY_BYTES: Final = 64 * 1024**2
 """The free space that the folder for temporary files should have; it is often in memory (unmeasured)."""
@@ -60,7 +60,7 @@ def _is_synchronised(probes: Probes) -> bool | None:
 
 
 def check_cpu(subject: Subject) -> Iterator[Finding]:
-    """Yield how many cores, at what speed, and whether a quota stops them."""
+    """Yield the number and speed of the cores, and whether a quota limits them."""
     num_cpus = subject.probes.num_cpus()
     advice = "give it two: the 20 ms media clock waits for synthesis otherwise"
     yield ok("cpu", f"{num_cpus} cores") if num_cpus > 1 else warn("cpu", "1 core", advice)
@@ -92,7 +92,7 @@ def check_descriptors(subject: Subject) -> Iterator[Finding]:
 
 
 def check_files(subject: Subject) -> Iterator[Finding]:
-    """Who can read the configuration file, and the folders that it names: whether they can be read, and their space."""
+    """Check who can read the configuration file, and whether its folders are accessible and have space."""
     config, file = subject.config, subject.config_file
     secrets = (
         config.http.tokens,

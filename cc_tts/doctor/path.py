@@ -1,4 +1,4 @@
-"""``cc-tts doctor --path``: what a prompt goes through on a call, as the parts of the path describe themselves."""
+"""``cc-tts doctor --path``: the stages of a prompt on a call, as they describe themselves."""
 
 from cc_tts.config.schema import Config
 from cc_tts.media.start_threshold import StartThreshold
@@ -11,7 +11,9 @@ from cc_tts.text.normalizer import Normalizer
 
 
 async def prompt_path(config: Config, voice: str | None = None) -> str:
-    """One line; ``voice`` is that of the prompt, by default the configuration's. Starts the engine, loads no model."""
+    """Return the path in one line; ``voice`` is the prompt's, by default the configuration's. Starts the engine without
+    loading a model.
+    """
     async with engine_without_model(config) as engine:
         cache = CachedSource(config.cache, Metrics()) if config.cache.enabled else None
         rate_hz = config.rtp.clock_rate_hz

@@ -1,4 +1,5 @@
-"""How the doctor looks at the machine: sockets, the kernel's files, limits, child processes.
+"""How the doctor examines the machine: sockets, the kernel's files, limits, child processes. Unknown values are ``None`` or
+empty; nothing is raised for what is found.
 
 Everything returns ``None`` or an empty text for what cannot be known; nothing raises for what it finds.
 """
@@ -22,18 +23,20 @@ MAX_OUTPUT_CHARS: Final = 65_536
 _CLOCK_READINGS: Final = 10_000
 _STANDS_STILL_NS: Final = 1_000_000_000
 _NOWHERE: Final = ("192.0.2.1", 9)
-"""An address of TEST-NET-1: connecting a UDP socket sends nothing and shows which address would be used."""
+"""An address of TEST-NET-1: connecting a UDP socket to it sends nothing, but shows the local address."""
 
 
 class Ran(NamedTuple):
-    """A child's end. ``status`` is ``None`` when it could not be started or ran too long; ``output`` is then the reason."""
+    """The result of a child. ``status`` is ``None`` if it could not be started or ran too long; ``output`` is then the
+    reason.
+    """
 
     status: int | None
     output: str
 
 
 class Probes:
-    """The questions that the checks ask the machine."""
+    """The methods by which checks examine the machine."""
 
     root = Path("/")
 
@@ -42,7 +45,7 @@ class Probes:
         return port_owner.bind_error(kind, socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))
 
     def holder(self, kind: Kind, port: int) -> str:
-        """Command line of the process that holds a port; empty if it cannot be found."""
+        """Return the command line of the process that holds a port; empty if it cannot be found."""
         owner = port_owner.find(kind, port)
         return owner.command_line if owner is not None else ""
 
@@ -62,7 +65,7 @@ class Probes:
             return False
 
     def texts(self, pattern: str) -> list[str]:
-        """The contents of the files that match ``pattern`` below the root, without white space at their ends."""
+        """Return the contents of the files that match ``pattern`` below the root, stripped of white space."""
         found = []
         for path in sorted(self.root.glob(pattern)):
             try:

@@ -243,8 +243,8 @@ def _check_library(library: VoiceLibrary) -> Iterator[Finding]:
 
 
 def _ask(subject: Subject, code: str, *, timeout_s: float, text: str = "") -> dict[str, Any] | str:
-    """Run Python code in a process of its own: the JSON object that it prints, or why there is none. PJLIB writes its own
-    lines through C's buffer, which may be emptied behind it.
+    """Run Python code in a process of its own; return the JSON object that it prints, or why there is none. PJLIB writes
+    through C's buffer, which may be flushed after it.
     """
     ran = subject.probes.run((sys.executable, "-c", code), timeout_s=timeout_s, text=text)
     for line in ran.output.splitlines() if ran.status == 0 else ():
@@ -256,7 +256,7 @@ def _ask(subject: Subject, code: str, *, timeout_s: float, text: str = "") -> di
 
 
 def _why(ran: Ran) -> str:
-    """Why a child failed: the last line of its output, which is where Python puts the reason."""
+    """Return why a child failed: the last line of its output, where Python puts the reason."""
     if ran.status is not None and ran.status < 0:
         return f"crashed with signal {-ran.status}"
     return re.sub(r"\s+", " ", ran.output.splitlines()[-1])[:200] if ran.output else "gave no answer"

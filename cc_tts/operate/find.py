@@ -1,4 +1,4 @@
-"""Which call is meant: by its id or a beginning of it, its SIP Call-ID, or the number of its far side."""
+"""Finds the call that a command means: by its id or a prefix of it, its SIP Call-ID, or the number of its far side."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from cc_tts.operate.servers import NotDone, Server
 
 MAX_SHOWN: Final = 5
-"""Calls that an error names (unmeasured)."""
+"""The most calls that an error lists (unmeasured)."""
 _USER: Final = re.compile(r"(?:sips?|tel):([^@;>]+)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\+?[0-9 ().-]{3,40}")
 
@@ -21,7 +21,7 @@ def far_side(call: dict[str, Any]) -> str:
 
 
 def far_user(call: dict[str, Any]) -> str:
-    """Return the number or name of the other party; the whole address if it has none."""
+    """Return the number or name of the other party; the whole address if there is none."""
     uri = far_side(call)
     match = _USER.search(uri)
     return unquote(match[1]) if match else uri
@@ -32,7 +32,7 @@ def is_live(call: dict[str, Any]) -> bool:
 
 
 def the_call(calls: Iterable[Found], wanted: str) -> Found:
-    """Return the call that is meant. A live one goes before ended ones.
+    """Return the call that is meant. A live call is preferred to ended ones.
 
     Raises:
         NotDone: there is none, or several.
@@ -70,7 +70,7 @@ def _begins(call: dict[str, Any], wanted: str) -> bool:
 
 
 def _digits(number: str) -> str:
-    """Return the digits of a number, without what stands for an international prefix; empty if it is none."""
+    """Return the digits of a number without an international prefix; empty if it is no number."""
     if not _NUMBER.fullmatch(number):
         return ""
     return re.sub("[^0-9]", "", number).removeprefix("00")

@@ -1,4 +1,4 @@
-"""Commands are given texts and instructions in words, which this module reads."""
+"""Reads the texts and instructions that commands are given."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The servers that a command asks: where they are, with which token, and what their refusals mean for whoever typed it."""
+"""The servers that a command asks: their addresses, the token, and their refusals in words for the user."""
 
 import os
 from collections.abc import Mapping
@@ -40,11 +40,11 @@ _WHAT_NEXT: Final[Mapping[str, str]] = {
 
 
 class NoServer(ServerError, title="No answer"):
-    """Nobody answers at the address, or not in time."""
+    """The server does not answer, or not in time."""
 
 
 class NotDone(ClientError, title="Refused"):
-    """The server says no."""
+    """The server has refused the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Server:
             ) from None
 
     async def is_up(self) -> bool:
-        """Return whether somebody listens there, be it too busy to answer in time."""
+        """Whether something listens there, even if it is too busy to answer in time."""
         try:
             async with self.client.get(f"{self.url}/healthz"):
                 return True

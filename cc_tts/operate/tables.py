@@ -1,4 +1,4 @@
-"""Tables and JSON on a terminal. What callers and peers have sent cannot move the cursor."""
+"""Tables and JSON on a terminal. Text from callers and peers cannot move the cursor."""
 
 import re
 import unicodedata
@@ -80,14 +80,14 @@ def loss(call: Call) -> str:
 
 
 def is_unheard(call: Call) -> bool:
-    """Return whether a far side that is not on hold gets our packets, and none of its own has come."""
+    """Whether a far side that is not on hold gets our packets, and has sent none."""
     quality = call["quality"]
     is_up = call["state"] == "established" and not call["held"]
     return bool(is_up and quality["packets_sent"] and not quality["packets_received"])
 
 
 def mos(call: Call) -> str:
-    """Return the mean opinion score; an exclamation mark is behind one that callers complain about."""
+    """Return the mean opinion score, with an exclamation mark if callers would complain."""
     if is_unheard(call):
         return "unheard!"
     score = call["quality"]["mos"]

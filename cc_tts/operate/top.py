@@ -1,4 +1,4 @@
-"""``cc-tts top``: servers and their calls, drawn again and again until q or Ctrl-C. The calls that sound worst are first."""
+"""``cc-tts top``: servers and their calls, redrawn until q or Ctrl-C. The worst-sounding calls come first."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,13 @@ _REST_OF_LINE: Final = "\x1b[K"
 _REST_OF_SCREEN: Final = "\x1b[J"
 
 Answer = tuple[Any, list[dict[str, Any]]]
-"""The status of a server and its calls, or a sentence that says why there are none."""
+"""The status of a server and its calls, or the reason why there are none."""
 
 
 async def top(
     servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answer]], *, interval_s: float, clock: Clock
 ) -> None:
-    """Draw until a key or a signal ends it, be a server silent."""
+    """Draw until a key or a signal ends it, even if a server does not answer."""
     drawing = asyncio.ensure_future(_draw(servers, ask, interval_s, clock))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, drawing.cancel)
@@ -52,7 +52,7 @@ async def _draw(
 
 
 def frame(answers: Sequence[tuple[str, Answer]], size: tuple[int, int], now_s: float) -> list[str]:
-    """Return the lines of one picture, as many and as long as have place."""
+    """Return the lines of one picture that fit on the terminal."""
     columns, rows = size
     o_clock = f"{datetime.fromtimestamp(now_s, UTC).astimezone():%H:%M:%S}"
     lines = [f"cc-tts top  {o_clock}  q ends", *(_server_line(url, status) for url, (status, _) in answers), ""]

@@ -1,1 +1,3 @@
-"""`cc-tts pool`: places speech workers on the devices of a Ray cluster, and tells servers of them. No audio passes here."""
+"""`cc-tts pool`: places speech workers on the devices of a Ray cluster, and tells servers about them. No audio passes
+through it.
+"""

@@ -1,4 +1,4 @@
-"""The HTTP of the pool: the watch of the servers, the workers, the voices, metrics, drain."""
+"""The HTTP API of the pool: the servers' watch connections, the workers, the voices, metrics, drain."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ STATE: Final = web.AppKey("state", PoolState)
 
 
 class Watchers(dict[web.WebSocketResponse, str]):
-    """Open sockets with the name of their node, empty until it has reported."""
+    """The open sockets with the names of their nodes, empty until a node has reported."""
 
 
 WATCHERS: Final = web.AppKey("watchers", Watchers)
@@ -132,7 +132,7 @@ async def _read(socket: web.WebSocketResponse, request: web.Request) -> None:
 
 
 async def _replace(watchers: Watchers, name: str) -> None:
-    """A node that connects anew takes the place of its former connection."""
+    """A node that reconnects replaces its former connection."""
     for other in [other for other, known in watchers.items() if known == name]:
         log.warning("node_connected_again", node=name)
         await other.close(code=REPLACED, message=b"another server reports by this name")
@@ -151,7 +151,7 @@ async def _tell(socket: web.WebSocketResponse, state: PoolState, changed: asynci
 
 
 async def _send(socket: web.WebSocketResponse, message: msgspec.Struct) -> bool:
-    """Return whether it was sent; a server that does not read is disconnected."""
+    """Send a message; return whether it was sent. A server that does not read is disconnected."""
     try:
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await socket.send_str(msgspec.json.encode(message).decode())
@@ -177,12 +177,12 @@ async def get_workers(request: web.Request) -> web.Response:
 
 
 async def get_cluster(request: web.Request) -> web.Response:
-    """Nodes, workers with their hosts, and how many of both there should be."""
+    """Return nodes, workers with their hosts, and how many of both there should be."""
     return _json(request.app[STATE].view())
 
 
 async def drain_worker(request: web.Request) -> web.Response:
-    """Have a worker speak to the end and stay away."""
+    """Let a worker finish its streams and stay stopped."""
     await request.app[STATE].hosts.drain(request.match_info["id"])
     return _json({"draining": True}, status=202)
 

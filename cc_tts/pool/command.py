@@ -62,7 +62,7 @@ def run(config: Config, listen: str, *, generation: str = "", model: str = "") -
 
 
 def down(config: Config) -> int:
-    """Let the workers of the cluster speak to the end, and end them. Raises ``ConfigError``."""
+    """Let the workers of the cluster finish their streams, and end them. Raises ``ConfigError``."""
     logs.configure(level="critical", json=False, process="pool")
     if ray_hosts.connect(config):
         raise ConfigError("--down needs the Ray cluster of the workers: set pool.ray_address or RAY_ADDRESS")

@@ -1,4 +1,5 @@
-"""How many workers and nodes there should be, from what they report: for an autoscaler or an operator.
+"""How many workers and nodes there should be, from their reports: for an autoscaler or an operator. It adds several at once
+when capacity gets short, and removes one after a long calm, since a machine with a GPU takes minutes to start.
 
 More at once when it gets tight, one less after a long calm: a machine with a GPU takes minutes to come.
 """
@@ -33,7 +34,7 @@ class _Since:
         self._since_ns: int | None = None
 
     def held_s(self, *, holds: bool) -> float:
-        """Look once; 0 if it does not hold."""
+        """Evaluate the condition; 0 if it does not hold."""
         now_ns = self._clock.now_ns()
         if not holds:
             self._since_ns = None

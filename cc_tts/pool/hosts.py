@@ -26,7 +26,7 @@ class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker and its host, as the host says. ``voices``: digest of those that it has of the pool."""
+    """One worker and its host, as the host reports. ``voices``: the digest of the voices that it has from the pool."""
 
     id: str
     address: str
@@ -35,7 +35,7 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: HostState
     generation: str = ""
     reason: str = ""
-    """Why it is not ready, or was not before."""
+    """Why it is not ready, or was not before the last success."""
     num_restarts: int = 0
     pid: int = 0
     voices: str = ""

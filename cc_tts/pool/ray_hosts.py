@@ -153,26 +153,26 @@ class RayHosts:
         self._reconciled_ns: int | None = None
 
     async def poll(self) -> Sequence[HostStatus]:
-        """Ask every host that is heard of how it is; makes one for each device that has none. Raises ``ProcessFailed`` if no
-        host will be heard of again.
+        """Ask every known host for its status; make one for each device that has none. Raises ``ProcessFailed`` if the
+        connection to Ray is lost for good.
         """
         found: Sequence[HostStatus] = await self._on_thread(self._look)
         return found
 
     async def drain(self, worker: str) -> None:
-        """Have a worker speak to the end and stay away until :meth:`start`. Raises ``WorkerNotFound``."""
+        """Let a worker finish its streams and stay stopped until :meth:`start`. Raises ``WorkerNotFound``."""
         await self._on_thread(lambda: self._ask(worker, "drain"))
 
     async def start(self, worker: str) -> None:
-        """Start a drained worker again, with the pool's configuration of now. Raises ``WorkerNotFound``."""
+        """Start a drained worker again, with the pool's present configuration. Raises ``WorkerNotFound``."""
         await self._on_thread(lambda: self._ask(worker, "start", self._settings()))
 
     async def take_voices(self, worker: str) -> None:
-        """Have a host fetch the voices that it lacks, and start its worker anew with them. Raises ``WorkerNotFound``."""
+        """Make a host fetch the voices that it lacks, and restart its worker with them. Raises ``WorkerNotFound``."""
         await self._on_thread(lambda: self._ask(worker, "take_voices", self._pool_url))
 
     def down(self) -> int:
-        """Let every worker speak to the end, and remove the hosts; returns how many there were. Blocks."""
+        """Let every worker finish its streams, and remove the hosts; return their number. Blocks."""
         import ray
 
         self._find()
@@ -188,7 +188,7 @@ class RayHosts:
 
     @staticmethod
     def _connected(work: Callable[[], Any]) -> Any:
-        """Do it; Ray would start a node of its own for whoever asks without a connection."""
+        """Call a function of Ray, if connected; without a connection Ray would start a node of its own."""
         import ray
 
         if not ray.is_initialized():
@@ -248,7 +248,7 @@ class RayHosts:
         self._asked = {name: ref for name, ref in self._asked.items() if name in found}
 
     def _make(self) -> None:
-        """A host for every device that has none. Those that wait for a device are among the hosts that there are."""
+        """Make a host for every device without one. Hosts that wait for a device count as existing."""
         import ray
 
         config = self._config

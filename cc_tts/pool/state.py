@@ -1,4 +1,4 @@
-"""The state of the pool: the hosts as they answer, and the nodes as they report. None of it has to outlive it."""
+"""The state of the pool: the answers of the hosts, and the reports of the nodes. Nothing of it is stored."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ from cc_tts.processes.tasks import cancel_all
 
 LOOK_INTERVAL_S: Final = 1.0  # unmeasured
 NODE_TIMEOUT_S: Final = 10.0
-"""A node that has not reported for so long is shown no more (unmeasured)."""
+"""A node that has not reported for this long is no longer shown (unmeasured)."""
 VOICES_INTERVAL_S: Final = 10.0  # unmeasured
 NOT_LOOKED: Final = "the hosts of the cluster have not been looked at yet"
 
@@ -38,7 +38,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolState:
-    """Looks after hosts, collects what nodes report, and wakes those who watch. Runs on: the event loop."""
+    """Polls hosts, collects the reports of nodes, and wakes the watchers. Runs on: the event loop."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class PoolState:
 
     @property
     def not_ready_because(self) -> str | None:
-        """Why nobody could be spoken for now; ``None`` while a worker is ready."""
+        """Why nothing could be spoken now; ``None`` while a worker is ready."""
         if self.workers is None:
             return NOT_LOOKED
         if any(status.state == "ready" for status in self._statuses):
@@ -85,12 +85,12 @@ class PoolState:
         self._task = asyncio.create_task(self._live(), name="look after hosts")
 
     async def ended(self) -> None:
-        """Wait for the end of it; raises ``ProcessFailed`` if the hosts are lost for good."""
+        """Wait for its end; raises ``ProcessFailed`` if the hosts are lost for good."""
         if self._task is not None:
             await asyncio.shield(self._task)
 
     async def stop(self) -> None:
-        """Stop to look; the workers go on."""
+        """Stop polling; the workers continue."""
         await cancel_all(self._task)
 
     def watch(self) -> asyncio.Event:
@@ -105,7 +105,7 @@ class PoolState:
         self._watchers.discard(event)
 
     def take(self, report: NodeReport) -> Leases | None:
-        """A node says how it is; returns its shares, if shares are divided."""
+        """Take a report of a node; return its shares, if limits are divided."""
         name = report.node.name
         if name not in self._nodes:
             log.info("node_joined", node=name)
@@ -153,7 +153,7 @@ class PoolState:
             await asyncio.sleep(LOOK_INTERVAL_S)
 
     async def poll(self) -> None:
-        """Look once at hosts, nodes and voices."""
+        """Check hosts, nodes and voices once."""
         self._statuses = tuple(sorted(await self.hosts.poll(), key=lambda status: status.id))
         limit_ns = self._clock.now_ns() - NODE_TIMEOUT_S * 1e9
         for name in [name for name, (heard_ns, _) in self._nodes.items() if heard_ns < limit_ns]:
@@ -171,7 +171,7 @@ class PoolState:
         await self._ship_voices()
 
     async def _ship_voices(self) -> None:
-        """One host after the other, while all others are ready: its worker is away for a moment."""
+        """Update one host after the other, while all others are ready, since its worker restarts."""
         if self.voice_folder is None:
             return
         digest = (await self.voice_files()).digest
@@ -184,7 +184,7 @@ class PoolState:
 
 
 def _worker(status: HostStatus) -> Worker:
-    """Return a worker as servers see it. One that starts again stays in the list: they stay connected, or come back by
+    """Return a worker as servers see it. A restarting worker stays in the list: its servers stay connected or reconnect by
     themselves.
     """
     return Worker(

@@ -66,7 +66,7 @@ class VoiceFolder:
         self._hashes: dict[tuple[str, int, int], str] = {}
 
     def files(self) -> VoiceFiles:
-        """Return what is there. Links, files of other names and files that are too large are left out; nothing is raised."""
+        """Return the files. Links, files with other names and files that are too large are left out; nothing is raised."""
         known, self._hashes = self._hashes, {}
         found: list[VoiceFile] = []
         for path in files_in(self.folder, with_features=True):
@@ -84,13 +84,13 @@ class VoiceFolder:
         return VoiceFiles(tuple(found[:MAX_FILES]))
 
     def find(self, sha256: str) -> Path | None:
-        """The file of this content, as far as :meth:`files` has seen it."""
+        """Return the file with this content, as far as :meth:`files` has seen it."""
         return next((self.folder / name for (name, *_), digest in self._hashes.items() if digest == sha256), None)
 
 
 async def fetch(url: str, remote: RemoteConfig, folder: VoiceFolder) -> bool:
-    """Make a folder hold what the pool has; returns whether that changed it. Raises ``ProcessFailed`` if the pool cannot be
-    asked, sends what it did not announce, or the folder cannot be written; files that came before stay.
+    """Make a folder equal to the pool's; return whether that changed it. Raises ``ProcessFailed`` if the pool cannot be
+    asked, sends something else than announced, or the folder cannot be written; files that arrived before stay.
     """
     try:
         async with pool_client.opened(url, remote) as (client, pool):

@@ -38,7 +38,7 @@ from cc_tts.processes.watchdog import Watchdog
 
 LOOK_INTERVAL_S: Final = 0.2  # unmeasured
 HANG_TIMEOUT_S: Final = 10.0
-"""A worker that was ready and does not answer for so long is killed (unmeasured)."""
+"""A worker that was ready is killed if it does not answer for this long (unmeasured)."""
 END_TIMEOUT_S: Final = 75.0
 """Time limit for a worker to speak to the end, longer than its own limit (unmeasured)."""
 NUM_PORTS: Final = 100
@@ -100,7 +100,7 @@ class WorkerHost:
         self._task = asyncio.create_task(self._live(), name=f"host {self._name}")
 
     def drain(self) -> None:
-        """Let the worker speak to the end, and start none until :meth:`start`."""
+        """Let the worker finish its streams, and start none until :meth:`start`."""
         if self._is_wanted.is_set():
             self._is_wanted.clear()
             self._state = "draining"
@@ -112,14 +112,14 @@ class WorkerHost:
         self._is_wanted.set()
 
     async def take_voices(self, pool_url: str) -> None:
-        """Fetch the voices that are missing; if there were some the worker speaks to the end and is started again."""
+        """Fetch the missing voices; if there were some, the worker finishes its streams and is restarted."""
         self._settings = msgspec.structs.replace(self._settings, pool_url=pool_url)
         if await self._fetch_voices() and self._state == "ready":
             self._state, self._reason = "restarting", "it is started again with other voices"
             self._signal(signal.SIGTERM)
 
     async def stop(self) -> None:
-        """Let the worker speak to the end, and end. Safe to call twice."""
+        """Let the worker finish its streams, and end. Safe to call twice."""
         self._is_stopping = True
         self._state = "draining"
         self._signal(signal.SIGTERM)
@@ -163,7 +163,7 @@ class WorkerHost:
             await asyncio.sleep(delay_s)
 
     async def _run(self) -> str:
-        """Start the worker and stay until it has ended; returns why."""
+        """Start the worker and wait for its end; return the reason."""
         config = self._worker_config()
         start = worker_process.WorkerStart(
             config=config,
@@ -278,8 +278,8 @@ class WorkerHost:
         return _cache_folder() / str(self._port) / "voices"
 
     def _take_port(self) -> None:
-        """The first one that no other host of this machine has. A lock says so, since a worker listens only once it is
-        loaded.
+        """Take the first port that no other host of this machine has. A lock marks it, since a worker listens only once it
+        is loaded.
         """
         folder = _cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
@@ -309,7 +309,7 @@ async def _start(connection: RemoteConnection) -> None:
 
 
 async def _pass_on(process: asyncio.subprocess.Process, said: list[str]) -> None:
-    """Pass what the worker logs to our own standard error, and keep what it says before it exits."""
+    """Copy the worker's log to our standard error, and remember its last words before it exits."""
     assert process.stderr is not None
     with contextlib.suppress(ValueError):  # a line without end
         async for line in process.stderr:

@@ -16,7 +16,7 @@ from cc_tts.errors import CcTtsError
 
 PR_SET_PDEATHSIG: Final = 1
 SAYS_WHY: Final = "cc-tts: "
-"""How the line begins that says why it exits; the others are log."""
+"""The prefix of the line that gives the reason for an exit; other lines are log lines."""
 
 
 class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    """Speak for servers until SIGTERM, or until the host is gone; returns the exit status."""
+    """Serve until SIGTERM, or until the host is gone; return the exit status."""
     start = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerStart)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != start.parent:

@@ -34,9 +34,9 @@ from cc_tts.recorder.messages import (
 from cc_tts.recorder.writer import RecordingFile, failure_of
 
 NICE: Final = 5
-"""Below the processes whose delays callers hear (unmeasured)."""
+"""The priority is below that of processes whose delays callers hear (unmeasured)."""
 NUM_FINISHERS: Final = 4
-"""Files that wait for the disk at the same time (unmeasured)."""
+"""The most files that wait for the disk at the same time (unmeasured)."""
 
 log = logs.get("cc_tts.recorder")
 
@@ -67,7 +67,7 @@ class Recorder:
         self._finishers = ThreadPoolExecutor(NUM_FINISHERS, "finisher")
 
     def take(self, message: Message, payload: bytes) -> None:
-        """Do what the UA process asks. Frames of a recording that is over are ignored."""
+        """Carry out a command of the UA process. Frames of a recording that is over are ignored."""
         match message:
             case RecordedFrames(recording_id=recording_id, num_lost=num_lost):
                 if (file := self._files.get(recording_id)) is not None:

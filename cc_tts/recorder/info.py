@@ -23,7 +23,7 @@ Ending = Literal[
     "disk_full",
     "storage_error",
 ]
-"""Why a recording is over; ``recovered``: the process that wrote it had died, and the file was completed afterwards."""
+"""Why a recording has ended; ``recovered``: the process that wrote it had died, and the file was completed later."""
 
 MAX_GAPS: Final = 100
 """The most gaps that are listed; all count in ``lost_ms`` (unmeasured)."""
@@ -31,7 +31,7 @@ FRAMES_A_SECOND: Final = 1000 // PTIME_MS
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Silence in a file in place of audio that could not be kept: where it begins in the file, and how long it is."""
+    """Silence in a file in place of audio that could not be kept: its start in the file, and its length."""
 
     at_ms: int
     duration_ms: int
@@ -65,7 +65,7 @@ class RecordingInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A recording, where it is written, and up to when. ``folder`` is there; the name of the file is the id."""
+    """A recording, its file, and its limits. ``folder`` exists; the id is the name of the file."""
 
     info: RecordingInfo
     folder: str
@@ -77,7 +77,7 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def comes_encoded(self) -> bool:
-        """Whether the recorder gets µ-law, half as many bytes, since it neither adds nor measures samples."""
+        """Whether the recorder gets µ-law, half as many bytes, since it need not add or measure samples."""
         adds = self.info.channels == "mono" and self.info.tracks == "both"
         measures = self.trim_silence or self.silence_timeout_ms is not None
         return self.info.encoding == "ulaw" and not (adds or measures)
@@ -91,5 +91,5 @@ def encode(info: RecordingInfo) -> bytes:
 
 
 def decode(data: bytes) -> RecordingInfo:
-    """Read such a file; raises ``msgspec.MsgspecError`` if it is none."""
+    """Read a recording's file of JSON; raises ``msgspec.MsgspecError`` if it is invalid."""
     return _decoder.decode(data)

@@ -44,13 +44,13 @@ class CloseRecording(Message, frozen=True):
 
 
 class RecordingOpened(Message, frozen=True):
-    """The file is there."""
+    """The file has been created."""
 
     recording_id: str
 
 
 class RecordingClosed(Message, frozen=True):
-    """The file is complete, or could not be written; nothing more comes of this recording."""
+    """The file is complete, or could not be written; no more messages about this recording follow."""
 
     info: RecordingInfo
 

@@ -27,7 +27,7 @@ from cc_tts.recorder.wav import WavFormat
 from cc_tts.recorder.writer import FOLDER_MODE, LIVE, NOTED, PART, WHOLE
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")
-"""An id is as the API has them: it has no separator of a path, and no leading dot."""
+"""The form of an id: no path separator, and no leading dot."""
 _TENANT: Final = "tenant="
 
 log = logs.get(__name__)
@@ -40,17 +40,17 @@ class RecordingStore:
         self.root = root
 
     def folder(self, tenant: str) -> Path:
-        """Where recordings of the calls of a tenant are; empty: of no tenant."""
+        """Return the folder for recordings of a tenant's calls; empty for no tenant."""
         return self.root / f"{_TENANT}{tenant}" if tenant else self.root
 
     def prepare(self, tenant: str) -> Path:
-        """Make the folder of a tenant; raises ``OSError`` if it cannot be."""
+        """Create the folder of a tenant; raises ``OSError``."""
         folder = self.folder(tenant)
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         return folder
 
     def free_bytes(self) -> int:
-        """How much is free there; raises ``OSError``."""
+        """Return the free space; raises ``OSError``."""
         return shutil.disk_usage(self.root).free
 
     def has(self, recording_id: str) -> bool:
@@ -61,7 +61,9 @@ class RecordingStore:
         )
 
     def find(self, recording_id: str, tenant: str) -> tuple[RecordingInfo, Path] | None:
-        """A recording and its WAV file; a tenant finds its own, ``""`` all. The file is there once it is complete."""
+        """Return a recording and its WAV file, which exists once it is complete. A tenant finds its own recordings, ``""``
+        all.
+        """
         if not _ID.fullmatch(recording_id):
             return None
         for folder in [self.folder(tenant)] if tenant else self._folders():
@@ -85,12 +87,12 @@ class RecordingStore:
         return list(infos.values())
 
     def delete(self, info: RecordingInfo) -> None:
-        """Remove a recording that is complete; raises ``OSError``."""
+        """Delete a complete recording; raises ``OSError``."""
         for suffix in (WHOLE, PART, LIVE, NOTED):
             self._path(info, suffix).unlink(missing_ok=True)
 
     def expire(self, before_s: float) -> int:
-        """Remove what was complete before this instant on the wall clock; returns how many recordings."""
+        """Delete the recordings that were complete before this wall-clock time; return their number."""
         num = 0
         for folder in self._folders():
             for path in _files(folder, NOTED):
@@ -103,9 +105,7 @@ class RecordingStore:
     # --- what follows the end of a recording -----------------------------------------------------------------------------
 
     def settle(self) -> list[RecordingInfo]:
-        """Complete what a process left behind that died; returns the recordings that are complete, and after which not all
-        was done.
-        """
+        """Complete the recordings of a process that died. Returns complete recordings whose follow-up is unfinished."""
         return [
             info
             for folder in self._folders()
@@ -162,11 +162,11 @@ class RecordingStore:
             os.close(file)
 
     def mark_told(self, info: RecordingInfo) -> None:
-        """The last event of a recording was sent; raises ``OSError``."""
+        """Note that the last event of a recording was sent; raises ``OSError``."""
         self._write(msgspec.structs.replace(info, is_told=True))
 
     def note(self, info: RecordingInfo) -> None:
-        """Nothing more is to be done after a recording; the URL that it was sent to is forgotten. Raises ``OSError``."""
+        """Note that a recording needs no more follow-up; the URL that it was sent to is forgotten. Raises ``OSError``."""
         if self._path(info, LIVE).exists():
             atomic_file.write(
                 self._path(info, NOTED), encode(msgspec.structs.replace(info, upload_url=None)), sync=False

@@ -13,16 +13,16 @@ from cc_tts.media import g711
 from cc_tts.recorder.info import RecordingInfo
 
 Samples = npt.NDArray[np.int16] | npt.NDArray[np.uint8]
-"""PCM, or µ-law that came like this."""
+"""Samples as PCM, or µ-law that arrived encoded."""
 
 _PCM: Final = 1
 _ULAW: Final = 7
-"""These are ``WAVE_FORMAT_PCM`` and ``WAVE_FORMAT_MULAW`` of the RIFF spec."""
+"""``WAVE_FORMAT_PCM`` and ``WAVE_FORMAT_MULAW`` of the RIFF spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class WavFormat:
-    """The samples of a file."""
+    """The format of the samples in a file."""
 
     encoding: Encoding
     num_channels: int
@@ -38,11 +38,11 @@ class WavFormat:
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of a frame of 20 ms of all channels."""
+        """The bytes of a 20 ms frame of all channels."""
         return AudioFormat(self.rate_hz).samples_for_ms(PTIME_MS) * self.num_channels * self.sample_bytes
 
     def header(self, num_bytes: int) -> bytes:
-        """The header of a file that holds so many bytes of samples. It is as long for any number."""
+        """Return the header of a file with this many bytes of samples. Its length is always the same."""
         block = self.num_channels * self.sample_bytes
         fields = (self.num_channels, self.rate_hz, self.rate_hz * block, block, 8 * self.sample_bytes)
         if self.encoding == "ulaw":
@@ -59,7 +59,7 @@ class WavFormat:
 
 
 def mixed(received: bytes, sent: bytes, *, num_channels: int, tracks: Tracks, is_encoded: bool = False) -> Samples:
-    """The samples of a recording from those of both directions, which are equally long: the caller's left, ours right.
+    """Return the samples of a recording from equally long samples of both directions: the caller left, we right.
     ``is_encoded``: they are µ-law, and are not added.
     """
     kind: Any = np.uint8 if is_encoded else "<i2"

@@ -1,4 +1,4 @@
-"""One recording on the disk while it is written.
+"""Writes one recording to the disk.
 
 ``ID.wav.part`` has a header that is right for what was there at most :data:`HEADER_FRAMES` ago, and a lock (flock(2)) that
 says that its process lives. ``ID.live`` beside it says what it is.
@@ -31,16 +31,16 @@ from cc_tts.recorder.info import (
 )
 
 HEADER_FRAMES: Final = 5 * FRAMES_A_SECOND
-"""The header is written again after so many frames."""
+"""The header is rewritten after this many frames."""
 WRITE_FRAMES: Final = FRAMES_A_SECOND
-"""Fewer frames wait until more have come: a system call a second at most. A kill loses no more."""
+"""Fewer frames wait until more have come: at most one system call a second. If the process is killed, no more is lost."""
 SILENCE_DBFS: Final = -45.0
 """A frame below this level is silence: the same level as ``MIN_LEVEL_DBFS`` in :mod:`cc_tts.vad.energy` (unmeasured)."""
 KEPT_SILENCE_FRAMES: Final = 10
-"""Silence that is left at either end when it is trimmed (unmeasured)."""
+"""The silence that remains at either end after trimming (unmeasured)."""
 ROOM_BYTES: Final = 16_384
-"""Audio that is given up where a full disk has no room for the note of how it ended: the note is one block, 4 KiB with most
-file systems, and is written anew twice (unmeasured).
+"""The audio that is dropped if a full disk has no room for the final note, which is one block, 4 KiB with most file systems,
+and is rewritten twice (unmeasured).
 """
 _LOUD: Final = (32768 * 10 ** (SILENCE_DBFS / 20)) ** 2
 _MODE: Final = 0o600
@@ -98,7 +98,7 @@ class RecordingFile:
         return self._stem.with_name(self._stem.name + suffix)
 
     def take(self, given: bytes, num_lost: int) -> Ending | None:
-        """Take frames of both directions. Returns why the recording is over; ``None``: it goes on.
+        """Write frames of both directions. Returns why the recording has ended; ``None`` if it continues.
 
         Raises:
             OSError: the disk refuses them.
@@ -155,7 +155,7 @@ class RecordingFile:
             self._drop_beginning()
 
     def _drop_beginning(self) -> None:
-        """Nothing but silence has come so far: keep the end of it."""
+        """Drop all but the end of the silence so far, since there was no sound yet."""
         kept = b"".join(self._waiting)[-KEPT_SILENCE_FRAMES * self._format.frame_bytes :]
         num_kept = len(kept) // self._format.frame_bytes
         self._num_skipped += self._num_waiting - num_kept
@@ -220,7 +220,7 @@ class RecordingFile:
         return len(self._format.header(0)) + self._num_written * self._format.frame_bytes
 
     def _note(self, state: FileState, reason: Ending) -> None:
-        """Say beside the file how it ended."""
+        """Write a note with the ending beside the file."""
         self.info = msgspec.structs.replace(
             self.info,
             state=state,
@@ -233,14 +233,14 @@ class RecordingFile:
         atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
 
     def _gaps_in_file(self) -> Iterator[Gap]:
-        """The gaps as far as they were not cut off with silence."""
+        """Return the gaps that were not cut off with silence."""
         for first, num in self._gaps:
             begin, end = max(0, first - self._num_skipped), min(first + num - self._num_skipped, self._num_written)
             if begin < end:
                 yield Gap(begin * PTIME_MS, (end - begin) * PTIME_MS)
 
     def _trimmed(self) -> int:
-        """How many of the frames stay: all, or those up to the last sound."""
+        """Return how many of the frames remain: all, or those up to the last sound."""
         if not self._plan.trim_silence:
             return self._num_written
         wanted = self._last_loud + KEPT_SILENCE_FRAMES - self._num_skipped if self._last_loud else 0

@@ -1,1 +1,1 @@
-"""Voice activity detection: when the caller of a leg speaks."""
+"""Voice activity detection: whether the caller of a leg speaks."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cc_tts.vad.answering.legs import AnsweringLegs
 
 MAX_AGE_NS: Final = 5000 * NS_PER_MS
-"""Older audio is left out. Judging a second of 100 calls takes a twentieth of one, so that this process catches up."""
+"""Older audio is dropped. Judging a second of 100 calls takes a twentieth of a second, so this process catches up."""
 
 log = logs.get("cc_tts.vad")
 
@@ -39,7 +39,7 @@ def _start(settings: VadSettings, link: child.Link) -> Callable[[], None]:
 
 
 class VadWorker:
-    """Passes messages to the detectors and their findings to the server."""
+    """Passes messages to the detectors, and their findings to the server."""
 
     def __init__(self, model: SileroModel, rate_hz: int, link: child.Link, clock: Clock) -> None:
         self._model, self._rate_hz = model, rate_hz
@@ -50,7 +50,7 @@ class VadWorker:
         self._is_behind = False
 
     def work(self) -> None:
-        """Judge all audio that has come, after some has."""
+        """Wait for audio, and judge all that has arrived."""
         frames: list[LegAudio] = []
         for message, payload in self._link.news():
             self._take(message, payload, frames)
@@ -64,7 +64,7 @@ class VadWorker:
         channel.flush()
 
     def _take(self, message: Message, payload: bytes, frames: list[LegAudio]) -> None:
-        """Audio goes to ``frames``; anything else is done at once."""
+        """Collect audio in ``frames``; handle any other message at once."""
         match message:
             case LegFrames(leg=leg, is_sent=is_sent, at_ns=at_ns):
                 whole = payload[: len(payload) // BYTES_PER_SAMPLE * BYTES_PER_SAMPLE]
@@ -79,7 +79,7 @@ class VadWorker:
                     self._answering.ignore(leg)
 
     def _classifier(self) -> "AnsweringLegs":
-        """Made for the first call that wants it."""
+        """Return the classifier, which is made for the first call that needs it."""
         if self._answering is None:
             from cc_tts.vad.answering.legs import AnsweringLegs
 

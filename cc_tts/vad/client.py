@@ -31,17 +31,17 @@ from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
 log = logs.get(__name__)
 
 RETRY_S: Final = 10.0
-"""A process that did not start is not tried again before this (unmeasured)."""
+"""A process that did not start is not started again before this time (unmeasured)."""
 READY_TIMEOUT_S: Final = 10.0
-"""How long a call that is to be placed waits for the process; it starts in about 1 s (unmeasured)."""
+"""The time for which an outgoing call waits for the process, which starts in about 1 s (unmeasured)."""
 
 
 class SpeechNotHeard(Unprocessable, code="speech_not_heard", title="Speech of callers is not heard"):
-    """A prompt is to be interrupted by speech, and the model that hears it is not installed."""
+    """Speech should interrupt a prompt, and the model that detects it is not installed."""
 
 
 OnFinding = Callable[[Finding | None], None]
-"""Takes what was found about who answers; ``None``: what was heard so far is lost, and nothing more will be found."""
+"""Gets the findings of machine detection; ``None``: earlier audio was lost, and nothing more will be found."""
 Told = TypeVar("Told")
 
 
@@ -59,8 +59,8 @@ class _Classified:
 
 
 class VadProcess:
-    """One process for all legs, started with the first one that is listened to. If it dies it is started again; speech that
-    it heard has stopped then.
+    """One process for all legs, started with the first leg that is listened to. If it dies it is restarted, and the speech
+    that it had reported counts as stopped.
     """
 
     def __init__(self, config: Config, *, clock: Clock, on_down: Callable[[], None]) -> None:
@@ -98,11 +98,11 @@ class VadProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether legs are listened to now."""
+        """Whether legs are listened to now."""
         return self.supervisor.state is ProcessState.READY
 
     async def start(self) -> None:
-        """Start it before it is needed, unless an adopted call needs it already.
+        """Start it before it is needed, unless an adopted call has started it already.
 
         Raises:
             ProcessFailed: it does not start.
@@ -111,7 +111,7 @@ class VadProcess:
             await self.supervisor.start()
 
     async def ready(self) -> None:
-        """Start it if it does not run, and wait until it hears.
+        """Start it if it does not run, and wait until it listens.
 
         Raises:
             SpeechNotHeard: the model is not installed, or the process does not start.
@@ -130,7 +130,7 @@ class VadProcess:
         await self.supervisor.stop()
 
     def listen(self, leg: str, listening: Listening, on_edge: Callable[[Edge], None]) -> None:
-        """Listen to a leg from now on, or go on differently. The edges of its speech go to ``on_edge``."""
+        """Listen to a leg from now on, or change the settings. The edges of its speech go to ``on_edge``."""
         known = self._legs.get(leg)
         if known is None:
             self._legs[leg] = _Leg(listening, on_edge)
@@ -149,14 +149,14 @@ class VadProcess:
         is_answered: bool,
         on_finding: OnFinding,
     ) -> None:
-        """Find out who answers a leg, which has a name of its own for this."""
+        """Start machine detection on a leg, which has a separate name for this."""
         asked = Classify(leg, settings, origin_ns, is_answered)
         self._classified[leg] = _Classified(asked, on_finding)
         self._send(asked)
         self._start_if_stopped()
 
     def declassify(self, leg: str) -> None:
-        """Find out no more about a leg."""
+        """Stop machine detection on a leg."""
         if self._classified.pop(leg, None) is not None:
             self._send(Ignore(leg))
 
@@ -165,11 +165,11 @@ class VadProcess:
             self._starting = asyncio.create_task(self._start(), name="start vad")
 
     def push(self, leg: str, at_ns: int, pcm: bytes, *, is_sent: bool) -> None:
-        """Audio of a leg, from ``at_ns`` on. Dropped while the process is not up."""
+        """Send audio of a leg, from ``at_ns`` on. Dropped while the process is not up."""
         self._send(LegFrames(leg, is_sent, at_ns), pcm)
 
     def ignore(self, leg: str) -> None:
-        """Listen to a leg no more."""
+        """Stop listening to a leg."""
         if self._legs.pop(leg, None) is not None:
             self._send(Ignore(leg))
 
@@ -219,7 +219,7 @@ class VadProcess:
 
 
 def _report(listener: Callable[[Told], None], heard: Told) -> None:
-    """A fault in one call is not one of the others."""
+    """Call a listener; its errors do not affect other calls."""
     try:
         listener(heard)
     except Exception:

@@ -1,4 +1,4 @@
-"""Who of many callers speaks: the energy gate of each leg first, then the model for all that passed it at once.
+"""Which of many callers speak: an energy gate for each leg, then the model for all legs that pass it.
 
 ::
 
@@ -24,14 +24,14 @@ from cc_tts.vad.speech import Edge, Listening, SpeechTracker
 WINDOW_NS: Final = WINDOW_MS * NS_PER_MS
 FULL_SCALE: Final = 32768.0
 HYSTERESIS: Final = 0.15
-"""The distance below the threshold at which a window is still voice once speech has begun."""
+"""A window counts as voice down to this far below the threshold once speech has begun."""
 MAX_JUMP_NS: Final = 100 * NS_PER_MS
-"""Audio that begins later than this after what came before has a gap, in which nothing was said."""
+"""Audio that begins later than this after the previous audio follows a gap, in which nothing was said."""
 
 _HOLD_WINDOWS: Final = 10
-"""The gate closes so long after the last window above it."""
+"""The gate closes this many windows after the last one above it."""
 _LEAD_WINDOWS: Final = 3
-"""The number of windows before the gate opened that the model hears."""
+"""The windows before the gate opened that the model also hears."""
 _RESET_WINDOWS: Final = 2000 // WINDOW_MS
 _CLEAR_WINDOWS: Final = 5
 _CLEAR_PROBABILITY: Final = 0.1
@@ -55,18 +55,18 @@ class VoiceDetector:
         self._legs: dict[str, _Leg] = {}
 
     def listen(self, leg: str, listening: Listening) -> None:
-        """Begin to listen to a leg, or go on differently."""
+        """Begin to listen to a leg, or change the settings."""
         if leg in self._legs:
             self._legs[leg].tracker.listening = listening
         else:
             self._legs[leg] = _Leg(self._rate_hz, listening)
 
     def ignore(self, leg: str) -> None:
-        """Listen to a leg no more."""
+        """Stop listening to a leg."""
         self._legs.pop(leg, None)
 
     def push(self, frames: Iterable[LegAudio]) -> list[SpeechEdge]:
-        """Take in audio; audio of legs that are not listened to is ignored. Returns the edges in it."""
+        """Take audio, and return the edges of speech in it. Audio of other legs is ignored."""
         edges: list[SpeechEdge] = []
         waiting: dict[str, _Leg] = {}
         for frame in frames:
@@ -96,7 +96,7 @@ class _Window(NamedTuple):
     needed_dbfs: float
     needs_model: bool
     is_lead: bool = False
-    """True for a window from before the gate opened, which only feeds the model's memory."""
+    """Whether the window is from before the gate opened. It only feeds the model's memory."""
 
 
 class Windows:
@@ -133,7 +133,7 @@ class _Leg:
         self._lead: deque[Floats] = deque(maxlen=_LEAD_WINDOWS)
         self._replayed: deque[Floats] = deque()
         self._num_below = _HOLD_WINDOWS
-        """Windows since the last one above the gate."""
+        """The number of windows since the last one above the gate."""
         self._num_clear = self._num_without_speech = 0
 
     def next(self) -> _Window | None:

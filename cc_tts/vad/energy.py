@@ -1,4 +1,4 @@
-"""How loud a caller must be to be listened to: louder than the noise of the line, and than the echo of our own prompt.
+"""How loud a caller must be: louder than the noise of the line, and than the echo of our own prompt.
 
 ::
 
@@ -19,29 +19,31 @@ SILENCE_DBFS: Final = -100.0  # unmeasured
 MIN_LEVEL_DBFS: Final = -45.0  # unmeasured
 ABOVE_FLOOR_DB: Final = 9.0  # unmeasured
 MAX_FLOOR_DBFS: Final = MIN_LEVEL_DBFS
-"""A louder floor (a tone, music) would hide speech of the same level; what it is then the model tells."""
+"""The highest noise floor. A louder floor (a tone, music) would hide speech of the same level; the model
+tells them apart.
+"""
 SPEAKING_DB: Final = 6.0
-"""Less above the noise while the caller speaks (unmeasured)."""
+"""The margin above the noise is smaller by this while the caller speaks (unmeasured)."""
 PLAYING_DB: Final = 6.0
-"""More while a prompt plays (unmeasured)."""
+"""The margin is larger by this while a prompt plays (unmeasured)."""
 AUDIBLE_DBFS: Final = -50.0
-"""The playout level from which an echo of our own audio is expected (unmeasured)."""
+"""An echo of our own audio is expected above this playout level (unmeasured)."""
 ECHO_NS: Final = 500 * NS_PER_MS
 """The longest delay of an echo."""
 
 MIN_ECHO_RETURN_LOSS_DB: Final = 12.0  # unmeasured
 START_ECHO_RETURN_LOSS_DB: Final = 18.0
-"""The echo return loss that is assumed until one was measured on the leg."""
+"""The assumed echo return loss of a leg until it has been measured."""
 ECHO_MARGIN_DB: Final = 4.0  # unmeasured
 _LEARN_WINDOWS: Final = 31
 """About a second of a prompt."""
 _FLOOR_RISE: Final = 0.02
 _FLOOR_FALL: Final = 0.3
-"""The share of the difference to a window's level by which the floor moves: up in seconds, down in tenths of one."""
+"""The share of the difference by which the floor follows a window's level: up in seconds, down in tenths of a second."""
 
 
 def dbfs(mean_square: float) -> float:
-    """The level of a mean square of full scale 1."""
+    """Return the level of a mean square relative to full scale 1."""
     return 10 * math.log10(mean_square) if mean_square > 1e-10 else SILENCE_DBFS  # noqa: PLR2004 - −100 dB
 
 
@@ -54,24 +56,24 @@ class EnergyGate:
         self._loudest_sent = self._loudest_received = SILENCE_DBFS
 
     def sent(self, at_ns: int, level_dbfs: float) -> None:
-        """A window of what we send."""
+        """Note a window of sent audio."""
         self._sent.append((at_ns, level_dbfs))
         while self._sent[0][0] < at_ns - 2 * ECHO_NS:  # what is received comes later, if at all
             self._sent.popleft()
 
     def threshold_dbfs(self, at_ns: int, *, is_speaking: bool = False) -> float:
-        """Return what a received window must reach to be the caller's, who may be speaking already."""
+        """Return the level that a received window must reach to be the caller's, who may be speaking already."""
         quiet = max(MIN_LEVEL_DBFS, self.floor_dbfs + ABOVE_FLOOR_DB) - SPEAKING_DB * is_speaking
         echo = self.echo_dbfs(at_ns)
         return quiet if echo == SILENCE_DBFS else max(quiet + PLAYING_DB, echo)
 
     def echo_dbfs(self, at_ns: int) -> float:
-        """How loud the echo of what we send may be then."""
+        """Return how loud the echo of sent audio may be at this time."""
         loudest = self._loudest_before(at_ns)
         return SILENCE_DBFS if loudest < AUDIBLE_DBFS else loudest - self.echo_return_loss_db + ECHO_MARGIN_DB
 
     def heard(self, at_ns: int, level_dbfs: float, *, is_caller: bool) -> None:
-        """A received window was judged: what is not the caller is noise, and the echo of what we send."""
+        """Note a received window that was judged. If it is not the caller's, it is noise and the echo of sent audio."""
         loudest = self._loudest_before(at_ns)
         if is_caller:
             self._forget_lesson()
@@ -82,7 +84,7 @@ class EnergyGate:
             self._learn(loudest, level_dbfs)
 
     def _learn(self, sent_dbfs: float, received_dbfs: float) -> None:
-        """Take the loudest of a second of each: the delay of the echo does not matter then."""
+        """Learn from the loudest window in a second of each direction, so that the delay of the echo does not matter."""
         self._loudest_sent = max(self._loudest_sent, sent_dbfs)
         self._loudest_received = max(self._loudest_received, received_dbfs)
         self._num_learned += 1
@@ -97,7 +99,7 @@ class EnergyGate:
         self._loudest_sent = self._loudest_received = SILENCE_DBFS
 
     def _loudest_before(self, at_ns: int) -> float:
-        """The loudest window sent in the last :data:`ECHO_NS` before ``at_ns``."""
+        """Return the loudest window sent in the last :data:`ECHO_NS` before ``at_ns``."""
         sent = self._sent
         while sent and sent[0][0] < at_ns - ECHO_NS:
             sent.popleft()

@@ -27,20 +27,20 @@ class VadSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listen(Message, frozen=True):
-    """Listen to a leg from now on, or go on differently."""
+    """Listen to a leg from now on, or with other settings."""
 
     leg: str
     listening: Listening
 
 
 class Ignore(Message, frozen=True):
-    """Listen to a leg no more."""
+    """Stop listening to a leg."""
 
     leg: str
 
 
 class Classify(Message, frozen=True):
-    """Find out who answers a leg. Its audio counts from ``origin_ns`` on: the answer, or the INVITE while there is none."""
+    """Start machine detection on a leg. Its audio counts from ``origin_ns`` on: the answer, or the INVITE before it."""
 
     leg: str
     settings: Amd
@@ -49,7 +49,7 @@ class Classify(Message, frozen=True):
 
 
 class LegFrames(Message, frozen=True):
-    """Audio of a leg (the payload) from ``at_ns`` on: what was received, or what we send."""
+    """Audio of a leg (the payload) from ``at_ns`` on, received or sent."""
 
     leg: str
     is_sent: bool

@@ -1,4 +1,4 @@
-"""Where speech begins and ends, from windows that hold the caller's voice or not.
+"""Finds the beginning and the end of speech in windows with or without the caller's voice.
 
 ::
 
@@ -20,12 +20,12 @@ that was too short is forgotten (unmeasured).
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
-    """How a leg is listened to. ``confirm_ms`` 0: :class:`SpeechConfirmed` is not wanted. What begins before
-    ``deaf_until_ns`` is not heard.
+    """The settings for a leg. ``confirm_ms`` 0: no :class:`SpeechConfirmed` is wanted. Speech that begins before
+    ``deaf_until_ns`` is ignored.
     """
 
     threshold: float = 0.5
-    """Probability of speech in a window."""
+    """The probability from which a window counts as speech."""
     min_speech_ms: int = 300
     confirm_ms: int = 0
     silence_ms: int = 550
@@ -59,18 +59,18 @@ Edge = SpeechStarted | SpeechConfirmed | SpeechStopped
 class SpeechTracker:
     listening: Listening
     onset_ns: int | None = None
-    """The onset of speech that goes on, or of what may be speech."""
+    """The onset of the present speech, or of sound that may become speech."""
     has_started: bool = False
     has_confirmed: bool = False
     last_voice_ns: int = 0
-    """End of the last window with voice."""
+    """The end of the last window with voice."""
 
     @property
     def is_idle(self) -> bool:
         return self.onset_ns is None
 
     def window(self, start_ns: int, end_ns: int, *, is_voice: bool) -> list[Edge]:
-        """The next window; between it and the one before there may be a gap without voice."""
+        """Take the next window; there may be a gap without voice before it."""
         edges = self._quiet_until(start_ns if is_voice else end_ns)
         if not is_voice:
             return edges

@@ -1,1 +1,1 @@
-"""Voices: the catalog, enrolment and the library of enrolled voices."""
+"""Voices: the catalogue, enrolment, and the library of enrolled voices."""

@@ -1,4 +1,4 @@
-"""The selection of a voice for a request."""
+"""Selects the voice for a request."""
 
 import difflib
 import re
@@ -11,20 +11,20 @@ from cc_tts.voices.scripts import scripts_of
 from cc_tts.voices.voice import Voice
 
 _SAME_LANGUAGE: Final = {"zh": "cmn", "no": "nb", "nn": "nb", "iw": "he", "in": "id"}
-"""Primary subtags that people write → the ones that voices carry (ISO 639-3: zh is a group, Mandarin is cmn)."""
+"""Common primary subtags → the ones that voices have (ISO 639-3: zh is a group, Mandarin is cmn)."""
 _CANTONESE: Final = frozenset({"hk", "mo", "yue"})
 _CHINESE: Final = frozenset({"cmn", "yue", "hak"})
 _USUAL_TAGS: Final = {"cmn": "zh", "nb": "no"}
-"""Names that people write for a primary subtag of voices."""
+"""Common names for the primary subtags of voices."""
 _MAX_SUBTAG_CHARS: Final = 3
-"""The longest subtag of a language (BCP 47); what is longer may be a name."""
+"""The longest subtag of a language (BCP 47); anything longer may be a name."""
 _MAX_LISTED: Final = 12  # voices that a message names; unmeasured
 _LIKELY: Final = {"en": "en-us", "fr": "fr-fr"}
-"""The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), where no voice carries the bare one."""
+"""The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), if no voice has the bare one."""
 
 
 def normalised_language(language: str) -> str:
-    """``language`` in lower case with hyphens and its primary subtag as voices carry it: ``zh_CN`` → ``cmn``."""
+    """Return ``language`` in lower case with hyphens, and with the primary subtag that voices have: ``zh_CN`` → ``cmn``."""
     tag = language.strip().replace("_", "-").lower()
     primary, _, rest = tag.partition("-")
     if primary == "zh":
@@ -39,7 +39,7 @@ def _primary(language: str) -> str:
 
 
 def speaks(voice: Voice, language: str) -> bool:
-    """Return whether ``voice`` speaks the language of a BCP 47 tag, in whatever accent. ``zh`` is any Chinese language."""
+    """Whether ``voice`` speaks the language of a BCP 47 tag, in any accent. ``zh`` is any Chinese language."""
     spoken = {_primary(each) for each in (voice.language, *voice.also_speaks)}
     wanted = _primary(language)
     is_any_chinese = wanted == "cmn" and language.lower().startswith("zh")
@@ -47,7 +47,7 @@ def speaks(voice: Voice, language: str) -> bool:
 
 
 def reads(voice: Voice, script: str) -> bool:
-    """Return whether ``voice`` has sounds for the words that are written in a script."""
+    """Whether ``voice`` can read words in a script."""
     if script in voice.names_letters_of:
         return False
     languages = (voice.language, *voice.also_speaks)
@@ -74,7 +74,7 @@ def best_for_language(language: str, voices: Sequence[Voice], *, default: Voice 
 
 
 class VoiceIndex:
-    """Voices by their ids, by other names in any case, and with a variant after a plus sign (``en-us+f3``)."""
+    """Voices by id, by other names in any case, and with a variant after a plus sign (``en-us+f3``)."""
 
     def __init__(self, voices: Sequence[Voice] = (), variants: Iterable[str] = ()) -> None:
         self.voices = tuple(voices)
@@ -83,7 +83,7 @@ class VoiceIndex:
         self._variants = {variant.lower(): variant for variant in variants}
 
     def find(self, voice_id: str) -> Voice | None:
-        """The voice that is meant; one with a variant has the variant in its id."""
+        """Return the voice with this name; a variant becomes part of its id."""
         if voice_id in self._by_id:
             return self._by_id[voice_id]
         name, plus, variant_name = voice_id.strip().lower().partition("+")
@@ -96,7 +96,7 @@ class VoiceIndex:
 
 
 def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:
-    """Make the error for an id that none of ``voices`` has, naming the nearest ones and, if they are few, all."""
+    """Return the error for an unknown id, naming the nearest of ``voices`` and, if they are few, all."""
     known = [voice.id for voice in voices]
     near = difflib.get_close_matches(voice_id.lower(), known, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
@@ -105,8 +105,8 @@ def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:
 
 
 def unknown_language(language: str, voices: Iterable[Voice]) -> LanguageUnsupported:
-    """Make the error for a language that none of ``voices`` speaks; with the tag if it was called by its English name, which
-    the descriptions of voices begin with or have in them.
+    """Return the error for a language that none of ``voices`` speaks; with the tag if the request used its English name,
+    which the voices' descriptions contain.
     """
     tags: dict[str, str] = {}
     for voice in voices:

@@ -89,7 +89,7 @@ def run_enrol(
     make_encoder: Callable[[Path], ReferenceEncoder],
     normalize: Callable[[str, str], str],
 ) -> int:
-    """Check what was given, compute the features, keep the voice under its name."""
+    """Check the input, compute the features, and keep the voice under its name."""
     config = _of_model(options, config)
     library = VoiceLibrary(voices_folder(options, config))
     _check_recording(options.wav)
@@ -161,7 +161,7 @@ def _listed(record: VoiceRecord, entry: VoiceMetadata | None) -> list[str]:
 
 @contextmanager
 def _announced(name: str, duration_s: float) -> Iterator[None]:
-    """Report the slow part: reading 500 MB of networks and running them."""
+    """Report the slow part: reading and running 500 MB of networks."""
     sys.stderr.write(f"{name}: {duration_s:.1f} s; loading 500 MB of networks and listening … ")
     sys.stderr.flush()
     outcome = "failed"
@@ -180,7 +180,7 @@ def _library(options: argparse.Namespace, config: Config) -> VoiceLibrary:
 
 
 def _of_model(options: argparse.Namespace, config: Config) -> Config:
-    """The configuration with the model that is meant alone, or as it is where a directory is given or there is none."""
+    """Return the configuration with only the chosen model, or unchanged if a directory is given or there is no model."""
     models, name = config.tts.models, options.model
     if len(models) > 1 and not name:
         raise ConfigError(f"which model? There are several: give --model with one of {', '.join(models)}")
@@ -209,7 +209,7 @@ def _model_dir(options: argparse.Namespace, config: Config) -> Path:
 
 
 def _transcript(options: argparse.Namespace) -> str | None:
-    """Return what is said in the recording, on one line; ``None`` only where the mode does without."""
+    """Return the transcript on one line; ``None`` only for a mode that needs none."""
     text: str | None = _read_text(options.transcript_file) if options.transcript_file else options.transcript
     if text is not None:
         return check_plain(" ".join(text.split()), "the transcript", max_chars=MAX_TRANSCRIPT_CHARS)
@@ -237,7 +237,7 @@ def _read_text(path: Path) -> str:
 
 
 def _check_recording(wav: Path) -> None:
-    """Refuse what no model could make a voice of, before anybody fetches one."""
+    """Refuse a recording that no model could use, before a model is downloaded."""
     try:
         num_bytes = wav.stat().st_size
     except OSError as error:
@@ -250,7 +250,7 @@ def _check_recording(wav: Path) -> None:
 
 
 def _next_command(options: argparse.Namespace, config: Config, voice_id: str) -> str:
-    """Say something with this voice, under the same settings, into a file that is not the recording."""
+    """Return a command that speaks with this voice under the same settings, into another file than the recording."""
     words = ["cc-tts", "say", "Hello, how can I help?", "--voice", voice_id, "-o", f"{voice_id}-says.wav"]
     if options.config is not None:
         words += ["--config", str(options.config)]

@@ -1,4 +1,4 @@
-"""Enrolled voices on disk: two files a voice, found by the hash of what they were made of.
+"""Enrolled voices on disk: two files each, named by a hash of their sources.
 
 ::
 
@@ -71,7 +71,7 @@ class EmbeddingCache:
         self._folder = folder
 
     def load(self, key: str) -> EnrolledVoice | None:
-        """Read a voice; ``None`` if it is not there or not whole, so that it is made anew."""
+        """Read a voice; ``None`` if it is missing or incomplete, so that it is computed again."""
         metadata = self._metadata(key)
         if metadata is None:
             return None
@@ -108,7 +108,7 @@ class EmbeddingCache:
             raise ConfigError(f"cannot keep the voice in {self._folder}: {error.strerror}") from None
 
     def remove(self, key: str) -> None:
-        """Delete a voice; the JSON goes first, so that no half of it is ever found."""
+        """Delete a voice. The JSON is deleted first, so that no incomplete voice is ever found."""
         for kind in ("json", "safetensors"):
             self._path(key, kind).unlink(missing_ok=True)
 

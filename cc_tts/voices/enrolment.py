@@ -1,5 +1,6 @@
-"""A voice from a recording and its transcript: checked, turned into numbers once, kept (spec §7.3, §12). No network here: a
-``ReferenceEncoder`` computes the numbers, and ``embedding_cache`` keeps them under a key made of all that they depend on.
+"""Makes a voice from a recording and its transcript: checked, computed once, and kept (spec §7.3, §12). No network here: a
+``ReferenceEncoder`` computes the features, and ``embedding_cache`` keeps them under a hash of everything that they depend
+on.
 """
 
 import hashlib
@@ -35,16 +36,14 @@ MAX_TRANSCRIPT_CHARS: Final = int(MAX_CHARACTERS_PER_S * MAX_DURATION_S)  # no l
 TOKENS_PER_S: Final = 25
 TOKENS_PER_CHUNK: Final = 25  # of the flow, counted from the start of the prompt (spec §2, §4.4)
 FLOW_RESIDUE_TOKENS: Final = 13
-"""Tokens of the flow's reference in its last chunk: the 12 tokens that are left of it are the first hop of what is
-spoken.
-"""
+"""The reference tokens in its last, incomplete chunk: 12 tokens complete the chunk, which is the first hop of speech."""
 MAX_LM_TOKENS: Final = 200
-"""The most tokens of the language model's reference, 8 s. A short text behind a longer one tends to be babbled
+"""The most reference tokens for the language model, 8 s. A short text after a longer reference tends to be babbled
 (unmeasured).
 """
 MAX_FLOW_TOKENS: Final = 188
-"""The most tokens of the flow's reference, 7.5 s. More of it hardly changes the voice; attention to it, and its memory,
-cost every call (unmeasured).
+"""The most reference tokens for the flow, 7.5 s. More hardly changes the voice, but costs attention and memory in every call
+(unmeasured).
 """
 
 _TOO_LONG_FOR_LM: Final = (
@@ -66,7 +65,7 @@ class PromptUnusable(Unprocessable, code="prompt_unusable", title="The recording
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFeatures:
-    """The features that the networks make of a recording."""
+    """The features that the networks compute from a recording."""
 
     tokens: npt.NDArray[np.int32]  # [n], 25 a second
     mel: npt.NDArray[np.float32]  # [frames, 80], 50 a second
@@ -74,7 +73,7 @@ class ReferenceFeatures:
 
 
 class ReferenceEncoder(Protocol):
-    """Computes the features of a recording; ``engines/cosyvoice/voice/encoder`` has the one that does."""
+    """Computes the features of a recording; it is implemented in ``engines/cosyvoice/voice/encoder``."""
 
     @property
     def fingerprint(self) -> str:
@@ -134,7 +133,7 @@ def spoken_words(transcript: str, normalize: Callable[[str], str]) -> str:
 
 
 def check_reference(recording: Recording, words: str | None, *, name: str) -> list[str]:
-    """Check a recording and the words of its transcript, if it has one; see the checks of each."""
+    """Check a recording and its transcript, if it has one; see the checks of each."""
     warnings = check_recording(recording, name=name)
     return warnings if words is None else warnings + check_transcript(words, recording.duration_s)
 
@@ -149,7 +148,7 @@ def voice_of(
     *,
     trim_to_chunk: bool = True,
 ) -> EnrolledVoice:
-    """Make a voice of the features of a recording; see :func:`enrol`. Raises ``PromptUnusable``."""
+    """Make a voice from the features of a recording; see :func:`enrol`. Raises ``PromptUnusable``."""
     warnings = list(warnings)
     num_tokens = min(len(features.mel) // 2, len(features.tokens))
     if num_tokens == 0:
@@ -172,7 +171,7 @@ def voice_of(
 
 
 def read_file(wav: Path) -> bytes:
-    """The bytes of a recording. Raises ``PromptUnusable``."""
+    """Return the bytes of a recording. Raises ``PromptUnusable``."""
     try:
         return wav.read_bytes()
     except OSError as error:
@@ -190,7 +189,7 @@ def num_flow_tokens(num_tokens: int) -> int:
 
 
 def voice_key(data: bytes, transcript: str, fingerprint: str, *, trim_to_chunk: bool) -> str:
-    """Hash everything that the stored numbers depend on."""
+    """Return a hash of everything that the stored features depend on."""
     digest = hashlib.sha256(b"cc-tts voice 2\n")
     for part in (data, transcript.encode(), fingerprint.encode(), b"trimmed" if trim_to_chunk else b"whole"):
         digest.update(struct.pack("<Q", len(part)))
@@ -199,7 +198,7 @@ def voice_key(data: bytes, transcript: str, fingerprint: str, *, trim_to_chunk: 
 
 
 def check_transcript(transcript: str, duration_s: float) -> list[str]:
-    """Raise ``PromptUnusable`` for a transcript without words; returns a warning if it is too long for the recording."""
+    """Raise ``PromptUnusable`` for a transcript without words; return a warning if it is too long for the recording."""
     if not transcript.strip():
         raise PromptUnusable("the transcript is empty; write down what is said in the recording, word for word")
     if not any(character.isalnum() for character in transcript):
@@ -210,8 +209,8 @@ def check_transcript(transcript: str, duration_s: float) -> list[str]:
 
 
 def check_recording(recording: Recording, *, name: str = "recording") -> list[str]:
-    """Raise ``PromptUnusable`` for a recording that no voice can come of: too short, too long, of too low a rate, silent,
-    overdriven, or not numbers. Returns warnings about one that is merely poor.
+    """Raise ``PromptUnusable`` for an unusable recording: too short, too long, of too low a rate, silent, overdriven, or not
+    numbers. Return warnings about a poor one.
     """
     _check_form(recording, name)
     levels = _levels_dbfs(recording.audio, recording.rate_hz)

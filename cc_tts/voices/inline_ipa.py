@@ -1,4 +1,4 @@
-"""How a pronunciation travels inside words to be said, from the text to the engine.
+"""Marks for a pronunciation inside spoken text, from the text rules to the engine.
 
 ``BEGIN IPA THEN words END``: an engine that reads the International Phonetic Alphabet says the IPA, any other one the
 words. The three marks are private-use characters, which :func:`cc_tts.text.characters.clean` takes out of text from outside.
@@ -15,22 +15,22 @@ _PRONOUNCED: Final = re.compile(f"{_BEGIN}([^{_BEGIN}{_THEN}{_END}]*){_THEN}([^{
 
 
 def pronounced(words: str, ipa: str) -> str:
-    """``words`` with the pronunciation ``ipa`` for the engines that take one."""
+    """Return ``words`` with the pronunciation ``ipa`` for engines that use one."""
     return f"{_BEGIN}{ipa}{_THEN}{words}{_END}"
 
 
 def replace_pronounced(spoken: str, written: Callable[[str, str], str]) -> str:
-    """``spoken`` with each pronunciation as an engine writes it; ``written`` is given the IPA and the words."""
+    """Return ``spoken`` with each pronunciation in the notation of an engine; ``written`` gets the IPA and the words."""
     return _PRONOUNCED.sub(lambda match: written(match[1], match[2]), spoken) if _BEGIN in spoken else spoken
 
 
 def without_pronunciations(spoken: str) -> str:
-    """The words alone, for an engine that takes no pronunciations."""
+    """Return only the words, for an engine that uses no pronunciations."""
     return replace_pronounced(spoken, lambda _ipa, words: words)
 
 
 def pronounced_parts(spoken: str) -> list[tuple[str, str]]:
-    """The words in order, each stretch with its IPA or with an empty string."""
+    """Return the words in order, each stretch with its IPA or an empty string."""
     parts: list[tuple[str, str]] = []
     end = 0
     for match in _PRONOUNCED.finditer(spoken):

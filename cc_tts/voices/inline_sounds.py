@@ -1,4 +1,4 @@
-"""How sounds and emphasis travel inside words to be said, from SSML to the engine.
+"""Marks for sounds and emphasis inside spoken text, from SSML to the engine.
 
 Each is one private-use character, which :func:`cc_tts.text.characters.clean` takes out of text from outside. So nothing that
 a prompt or a language model spells, such as ``[laughter]``, ever becomes one.
@@ -17,7 +17,7 @@ SOUNDS: Final = {
     "clucking": "\uf8f9",
     "hissing": "\uf8fa",
 }
-"""The sounds that a voice may make between words, by name."""
+"""The sounds that a voice can make between words, by name."""
 EMPHASIS_BEGINS: Final = "\uf8fb"
 EMPHASIS_ENDS: Final = "\uf8fc"
 
@@ -29,12 +29,14 @@ _EMPHASIS: Final = re.compile(
 
 
 def without_sounds(spoken: str) -> str:
-    """The words alone, for an engine that makes no sounds and emphasises nothing."""
+    """Return only the words, for an engine without sounds and emphasis."""
     return _SIGNS.sub("", spoken)
 
 
 def with_whole_emphasis(spoken: str) -> str:
-    """``spoken`` with an end for each emphasis that begins in it, and with no other ends: a cut may have gone through."""
+    """Return ``spoken`` with a closing mark for each emphasis that begins in it, and no other closing marks, since the text
+    may have been cut.
+    """
     return _EMPHASIS.sub(_whole, spoken)
 
 

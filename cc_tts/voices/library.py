@@ -25,8 +25,8 @@ from cc_tts.voices.folder import FEATURES
 from cc_tts.voices.voice import Voice
 
 VoiceMode = Literal["zero_shot", "cross_lingual", "instruct"]
-"""The mode of a voice: what the language model is given besides the text (spec §3.2): the transcript and the recording,
-nothing, or an instruction. The flow has the recording in all three.
+"""The input of the language model besides the text (spec §3.2): the transcript and the recording, nothing, or an
+instruction. The flow gets the recording in all three modes.
 """
 MODES: Final[tuple[VoiceMode, ...]] = get_args(VoiceMode)
 
@@ -40,7 +40,7 @@ _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,5}")
 
 
 class VoiceRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One voice. ``language`` is a BCP 47 tag; ``key`` finds the features; ``instruction`` goes with ``instruct`` only."""
+    """One voice. ``language`` is a BCP 47 tag; ``key`` names the features; ``instruction`` belongs to ``instruct``."""
 
     id: str
     language: str
@@ -52,7 +52,7 @@ class VoiceRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def check_id(voice_id: str) -> str:
-    """An id that may name a voice and its file; raises ``ConfigError`` if it may not."""
+    """Return a valid id of a voice and its file; raises ``ConfigError``."""
     if not _ID.fullmatch(voice_id):
         raise ConfigError(
             f"{voice_id[:80]!r} cannot name a voice; use 1 to 64 of a-z, 0-9, dot, hyphen and underscore, a letter or "
@@ -75,7 +75,7 @@ def check_plain(text: str, what: str, *, max_chars: int) -> str:
 
 
 def check_record(record: VoiceRecord) -> VoiceRecord:
-    """A record whose fields make sense, each by itself and together; raises ``ConfigError`` if they do not."""
+    """Return a record with valid and consistent fields; raises ``ConfigError``."""
     if record.version != _VERSION:
         raise ConfigError(f"written in form {record.version}, this version of cc-tts reads form {_VERSION}")
     check_id(record.id)
@@ -93,14 +93,14 @@ def check_record(record: VoiceRecord) -> VoiceRecord:
 
 
 class VoiceLibrary:
-    """The voices of one folder. Every call reads the disk, so a voice enrolled meanwhile is seen."""
+    """The voices of one folder. Every method reads the disk, so voices that were enrolled meanwhile are found."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.features = EmbeddingCache(folder / FEATURES)
 
     def records(self) -> tuple[VoiceRecord, ...]:
-        """Every voice, by id. Files that cannot be read are left out; ``faults`` names them."""
+        """Return every voice, by id. Unreadable files are left out; ``faults`` names them."""
         return self._scan()[0]
 
     def faults(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class VoiceLibrary:
         return self._scan()[1]
 
     def has(self, voice_id: str) -> bool:
-        """Return whether the name is taken, if only by a file that cannot be read."""
+        """Whether the name is taken, also by an unreadable file."""
         return _ID.fullmatch(voice_id) is not None and self._path(voice_id).exists()
 
     def load(self, voice_id: str) -> tuple[VoiceRecord, EnrolledVoice]:
@@ -138,7 +138,7 @@ class VoiceLibrary:
         self._forget_unused(old_key)
 
     def add(self, record: VoiceRecord, voice: EnrolledVoice) -> None:
-        """Write a voice with its features; raises as :meth:`store`, and nothing new is there then."""
+        """Write a voice with its features; raises as :meth:`store`, with nothing new left behind."""
         try:
             self.features.store(voice)
             self.store(record)
@@ -148,8 +148,8 @@ class VoiceLibrary:
             raise
 
     def remove(self, voice_id: str) -> None:
-        """Delete a voice, also one whose file cannot be read; its features stay while another voice uses them. Raises
-        ``UnknownVoice``, or ``ConfigError`` if the folder cannot be written.
+        """Delete a voice, also an unreadable one; its features stay while another voice uses them. Raises ``UnknownVoice``,
+        or ``ConfigError`` if the folder cannot be written.
         """
         self._must_have(voice_id)
         path = self._path(voice_id)

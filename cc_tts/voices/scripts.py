@@ -1,4 +1,4 @@
-"""Which letters a language is written in, and whose letters a character is.
+"""The scripts that a language is written in, and the script of a character.
 
 A script goes by the word that the names of its letters begin with in the Unicode Character Database: ``LATIN``, ``CJK`` for
 Han, ``HANGUL``.
@@ -11,15 +11,16 @@ from typing import Final
 
 LATIN: Final = "LATIN"
 RARE_HAN: Final = "HAN-EXTENSION"
-"""Han characters beyond the Basic Multilingual Plane, which espeak-ng does not read but spells by their number in Unicode
-(tried: all of U+3400 to U+9FFF are read, none of U+20000 to U+20400)."""
+"""Han characters beyond the Basic Multilingual Plane, which espeak-ng does not read but spells by their Unicode number
+(tried: it reads all of U+3400 to U+9FFF, and none of U+20000 to U+20400).
+"""
 _LAST_OF_BASIC_PLANE: Final = 0xFFFF
 KANA: Final = frozenset({"HIRAGANA", "KATAKANA"})
 _LETTER: Final = re.compile(
     r"(?:FULLWIDTH |HALFWIDTH )?(?!MODIFIER)([A-Z]+)\b.* ?\b"
     r"(?:LETTER|LIGATURE|SYLLABLE|SYLLABICS|CHARACTER|IDEOGRAPH|VOWEL|CHOSEONG|JUNGSEONG|JONGSEONG)\b"
 )
-"""Signs that are letters by category (the ohm, the micro) belong to no script: they stand in texts of any."""
+"""Signs that are letters by category (the ohm, the micro) belong to no script, since they occur in texts of any."""
 _SCRIPTS_OF: Final = {
     "zh": "CJK BOPOMOFO", "ja": "HIRAGANA KATAKANA CJK", "ko": "HANGUL", "ru": "CYRILLIC", "ar": "ARABIC",
     "hi": "DEVANAGARI", "el": "GREEK", "he": "HEBREW", "th": "THAI", "bn": "BENGALI", "ta": "TAMIL", "te": "TELUGU",
@@ -37,8 +38,9 @@ _SCRIPTS_OF: Final = {
 of a script are taken for its first language.
 """
 _SUBTAGS: Final = {"latn": LATIN, "cyrl": "CYRILLIC", "arab": "ARABIC", "deva": "DEVANAGARI", "qaaa": LATIN}
-"""Script subtags of BCP 47 that name another script than the language's usual one; ``qaaa``, for private use, is the
-transcription of espeak-ng's Cherokee."""
+"""BCP 47 script subtags that name another script than the language's usual one; ``qaaa``, for private use, is espeak-ng's
+transcription of Cherokee.
+"""
 _LANGUAGE_OF: Final = {
     script: language for language, scripts in reversed(_SCRIPTS_OF.items()) for script in scripts.split() if script != LATIN
 } | {"CJK": "zh"}  # fmt: skip
@@ -54,7 +56,7 @@ _NAMES: Final = {
 
 @lru_cache(maxsize=8192)
 def script_of(character: str) -> str:
-    """The script of a letter; empty for what is no letter, or a letter in texts of any script."""
+    """Return the script of a letter; empty for other characters, and for letters that occur in texts of any script."""
     if not character.isalpha():
         return ""
     match = _LETTER.match(unicodedata.name(character, ""))
@@ -65,19 +67,19 @@ def script_of(character: str) -> str:
 
 @cache
 def scripts_of(language: str) -> frozenset[str]:
-    """The scripts that a language is written in; Latin where nothing else is known of a BCP 47 tag."""
+    """Return the scripts of a language by its BCP 47 tag; Latin if nothing else is known."""
     primary, *others = language.lower().replace("_", "-").split("-")
     written = next((_SUBTAGS[each] for each in others if each in _SUBTAGS), None)
     return frozenset((written or _SCRIPTS_OF.get(primary, LATIN)).split())
 
 
 def language_of_script(script: str) -> str:
-    """The language that letters of a script are taken for; ``und-…`` where no language is known for it."""
+    """Return the language that letters of a script stand for; ``und-…`` if none is known."""
     return _LANGUAGE_OF.get(script, "en" if script == LATIN else f"und-{script.lower()}")
 
 
 def language_name(language: str) -> str:
-    """Return what a message calls a language: ``Chinese``, else its tag."""
+    """Return the name of a language in messages: ``Chinese``, else its tag."""
     if language.startswith("und-"):
         return f"text in {language[4:].capitalize()} letters"
     return _NAMES.get(language.lower().split("-")[0], repr(language[:40]))

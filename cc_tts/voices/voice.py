@@ -22,27 +22,29 @@ class Voice:
     rate_hz: int = 24_000
     level_dbfs: float | None = None
     also_called: tuple[str, ...] = ()
-    """Names that a request may give instead of the id."""
+    """Other names that a request may use for the voice."""
     also_speaks: tuple[str, ...] = ()
-    """Languages besides its own."""
+    """The languages that it speaks besides its own."""
     also_reads: tuple[str, ...] = ()
-    """Scripts besides those of its languages whose words it says (:mod:`cc_tts.voices.scripts`)."""
+    """The scripts that it reads besides those of its languages (:mod:`cc_tts.voices.scripts`)."""
     cost: float | None = None
-    """Its seconds of a core for a second of speech, where the engine has measured it on this machine."""
+    """The seconds of a core that a second of its speech takes, if the engine has measured it on this machine."""
     streams: int | None = None
-    """This machine carries so many listeners of it at a time; 0: it is for prompts that are made before they are heard."""
+    """The listeners that this machine can supply with it at the same time; 0: it is only for prompts that are made in
+    advance.
+    """
     takes_instructions: bool = False
-    """Whether it speaks as a text says ("calmly", "in a whisper"), and makes the sounds and the emphasis of SSML."""
+    """Whether it follows instructions ("calmly", "in a whisper"), and makes the sounds and the emphasis of SSML."""
     model: str = ""
-    """The model that speaks with it, of ``[tts.models]``."""
+    """The model of ``[tts.models]`` that speaks with it."""
     names_letters_of: frozenset[str] = frozenset()
-    """Scripts of its languages of which it says what the letters are called ("Chinese letter") instead of the words."""
+    """The scripts of its languages whose letters it names ("Chinese letter") instead of reading the words."""
 
     @property
     def is_live(self) -> bool:
-        """Whether it speaks as fast as somebody listens, or nobody has measured it."""
+        """Whether it is fast enough for live speech, or was not measured."""
         return self.streams != 0
 
     def is_of_same_model(self, other: "Voice") -> bool:
-        """Whether both are of one model, as far as they say: those of workers of an older version do not."""
+        """Whether both belong to the same model, as far as is known: voices of older workers do not say."""
         return self.model == other.model or not (self.model and other.model)

@@ -1,4 +1,4 @@
-"""The settings of speech by model, and how those of several models must fit together."""
+"""The settings of speech for each model, and the rules for several models together."""
 
 import re
 from collections.abc import Iterator
@@ -10,11 +10,13 @@ from cc_tts.config.sections.models import TtsConfig
 
 _DEVICE: Final = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
-"""Part of the names of environment variables, which are read in lower case, and of worker processes."""
+"""The form of a model's name. It becomes part of names of environment variables, which are read in lower case, and of worker
+processes.
+"""
 
 
 def of_model(tts: TtsConfig, name: str) -> TtsConfig:
-    """Return the settings with no other model than that of this name, whose folder of voices and devices they have."""
+    """Return the settings with only this model; they include its folder of voices and its devices."""
     model = tts.models[name]
     return replace(
         tts,
@@ -25,12 +27,12 @@ def of_model(tts: TtsConfig, name: str) -> TtsConfig:
 
 
 def each_model(tts: TtsConfig) -> tuple[TtsConfig, ...]:
-    """Return the settings of each model by itself, or as they are if there is none."""
+    """Return the settings of each model separately, or unchanged if there is none."""
     return tuple(of_model(tts, name) for name in tts.models) or (tts,)
 
 
 def faults(tts: TtsConfig) -> Iterator[str]:
-    """Yield what contradicts itself, a sentence each."""
+    """Yield a sentence for each contradiction."""
     named = {"tts": tts.devices, **{f"tts.models.{name}": model.devices for name, model in tts.models.items()}}
     for key, device in ((key, device) for key, devices in named.items() for device in devices):
         if not _DEVICE.fullmatch(device):

@@ -1,4 +1,4 @@
-"""``sip.hep``: where copies of SIP messages go."""
+"""``sip.hep``: the capture server that gets copies of SIP messages."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""The settings of speech, and of the models that the neural engine speaks with, a table ``[tts.models.NAME]`` each."""
+"""The settings of speech, and of the neural models, each in a table ``[tts.models.NAME]``."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
@@ -8,12 +8,12 @@ import msgspec
 from cc_tts.config.wording import form
 
 MAIN: Final = "main"
-"""The name that a model has if nobody gave it one: its keys are in ``[tts]``, or only its folder is known."""
+"""The name of a model without a name of its own: its keys are in ``[tts]``, or only its folder is known."""
 FORMER_KEYS: Final = (
     "model_dir", "dtype", "graphs", "first_hop_tokens", "flow_steps", "interleaved_text", "state_memory_bytes",
     "stop_runaways",
 )  # fmt: skip
-"""These keys of a model were keys of ``[tts]``."""
+"""The keys of a model that used to be keys of ``[tts]``."""
 VoiceName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 MAX_INSTRUCTION_CHARS: Final = 500  # unmeasured
 Instructions = Annotated[
@@ -23,12 +23,12 @@ Instructions = Annotated[
         pattern=form(r"^(?![^\x00]*<\|)[^\x00]*$(?!\n)", "text without NUL and without <|"),
     ),
 ]
-"""How to speak, in words; ``<|`` begins the marks of a model."""
+"""How to speak, in words. ``<|`` is not allowed, since it begins the marks of a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """``[tts.models.NAME]``: a model. ``voices_dir`` and ``devices`` are those of ``[tts]`` where they are empty."""
+    """``[tts.models.NAME]``: a model. Where ``voices_dir`` and ``devices`` are empty, those of ``[tts]`` hold."""
 
     model_dir: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     voices_dir: str = ""
@@ -47,7 +47,7 @@ class ModelConfig:
 
     @property
     def sound(self) -> tuple[str, int, bool, int, int, str]:
-        """Return the settings that make a difference to the sound."""
+        """Return the settings that affect the sound."""
         steps = self.flow_steps, self.flow_context_s
         return self.dtype, self.first_hop_tokens, self.interleaved_text, *steps, self.page_type
 

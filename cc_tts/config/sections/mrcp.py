@@ -33,7 +33,7 @@ class MrcpConfig:
 
     @property
     def rtp_ports(self) -> range:
-        """The ports that RTP is sent from; the odd ones are left free, as they belong to RTCP."""
+        """The ports for RTP; the odd ones stay free, since they belong to RTCP."""
         return range(self.rtp_port_min + self.rtp_port_min % 2, self.rtp_port_max + 1, 2)
 
 
@@ -45,7 +45,9 @@ def faults(
     tenants: Collection[str],
     has_certificate: bool,
 ) -> Iterator[str]:
-    """Say what does not fit together. ``rtp_ports``: those of calls; ``other_ports``: the keys and ports of the server."""
+    """Yield the conflicts with other settings. ``rtp_ports``: those of calls; ``other_ports``: the keys and ports of the
+    server.
+    """
     for peer in config.allowed_peers:
         try:
             ipaddress.ip_network(peer)

@@ -29,12 +29,12 @@ class PromptsConfig:
 
 
 def is_url(prompt: str) -> bool:
-    """Whether what names a prompt is the URL of a file; an id has no colon."""
+    """Whether the name of a prompt is the URL of a file; an id has no colon."""
     return ":" in prompt
 
 
 def fault_of_url(url: str, allowed: AllowedHosts) -> str:
-    """Why a file may not be fetched from there; empty: it may."""
+    """Return why a file may not be fetched from this URL; empty if it may."""
     found = usable_url(url, "http", "https")
     if found is None:
         return "is not an http or https URL without user, password and fragment"
@@ -42,7 +42,7 @@ def fault_of_url(url: str, allowed: AllowedHosts) -> str:
 
 
 def faults(config: PromptsConfig, greetings: Iterator[tuple[str, str]]) -> Iterator[str]:
-    """Say what is wrong with the hosts, and with ``greetings`` of routes, each with its key, that are URLs."""
+    """Yield what is wrong with the hosts, and with ``greetings`` that are URLs; each greeting comes with its key."""
     yield from host_faults("prompts.allowed_hosts", config.allowed_hosts)
     allowed = AllowedHosts(config.allowed_hosts)
     for key, prompt in greetings:

@@ -1,4 +1,4 @@
-"""``[quality]``: who is told how calls sound."""
+"""``[quality]``: reports about the quality of calls to other systems."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import msgspec
 from cc_tts.config.sip_uri import MAX_URI_CHARS, uri_fault
 
 MIN_INTERVAL_S: Final = 5
-"""RTCP, which has the figures of a report, comes once in so many seconds (RFC 3550 §6.2)."""
+"""The interval of RTCP, which carries the figures of a report (RFC 3550 §6.2)."""
 MAX_INTERVAL_S: Final = 3600  # unmeasured
 
 

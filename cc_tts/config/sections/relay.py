@@ -44,7 +44,7 @@ class RelayConfig:
 
 
 class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """One relay, in the words of TwiML's ConversationRelay: what a route says, and what a client asks for."""
+    """One relay, in the terms of TwiML's ConversationRelay, from a route or from a client."""
 
     url: Annotated[
         str, Meta(min_length=1, max_length=MAX_URL_CHARS, description="ws:// or wss://, without user and password.")
@@ -81,20 +81,20 @@ class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     @property
     def interrupting(self) -> tuple[Interruptible, Interruptible]:
-        """Return what interrupts the greeting, and the application's words."""
+        """Return what interrupts the greeting, and what interrupts the application's words."""
         return self.welcome_greeting_interruptible, self.interruptible
 
     def __repr__(self) -> str:
-        """Show nothing: URL, secret and parameters may be secrets."""
+        """Show nothing, since URL, token and parameters may be secrets."""
         return "RelaySettings(...)"
 
 
 RouteRelay = RelaySettings | Literal[""]
-"""Empty: the calls of a route have no relay."""
+"""A relay, or empty if the calls of a route have none."""
 
 
 def relay_url(text: str) -> "URL | None":
-    """The URL of an application; ``None`` if it cannot be connected to."""
+    """Return the URL of an application; ``None`` if it is unusable."""
     return usable_url(text, "ws", "wss")
 
 
@@ -104,7 +104,7 @@ def faults(config: RelayConfig) -> Iterator[str]:
 
 
 def route_faults(user: str, relay: RelaySettings) -> Iterator[str]:
-    """Say why the relay of a route cannot be connected to."""
+    """Yield why the relay of a route cannot be connected."""
     if relay_url(relay.url) is None:
         yield (
             f"routes.{user}.relay.url is not a URL of a WebSocket without user and fragment, as in "

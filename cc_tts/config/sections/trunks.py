@@ -15,14 +15,14 @@ from cc_tts.errors import did_you_mean
 MAX_TRUNKS: Final = 7
 """``PJSUA_MAX_ACC`` is 8 in both builds of pjsua2, and one account is that of calls without a trunk (pjsua.h)."""
 DEFAULT_USERNAME: Final = "cc-tts"
-"""The user of a trunk that has none."""
+"""The user name of a trunk without one."""
 OF_TRUNK: Final = "trunk:"
-"""The key of ``[routes]`` for calls that came by a trunk is this and its name."""
+"""The prefix of the key in ``[routes]`` for calls that came by a trunk; the trunk's name follows."""
 _AROUND_HOST: Final = re.compile(r"^sips?:(?:[^@]*@)?|;.*$", re.IGNORECASE)
 _Code = Annotated[int, msgspec.Meta(ge=300, le=699)]
 _NEVER_FAILS_OVER: Final = frozenset({401, 404, 407, 484, 486, 487, 600, 603, 604})
-"""The called party or the number has spoken by these, or the call was given up (RFC 3261 §21.4, §21.6):
-another trunk would ring the same telephone again.
+"""Statuses of the called party or about the number, or a call that was given up (RFC 3261 §21.4, §21.6): another trunk would
+reach the same telephone.
 """
 
 
@@ -73,7 +73,7 @@ class TrunkConfig:
         return frozenset(re.sub(r":[0-9]+$", "", each).lower().rstrip(".") for each in authorities)
 
     def may_be_used_by(self, tenant: str) -> bool:
-        """Whether calls of this tenant may cost money here; the operator's (an empty name) may."""
+        """Whether calls of this tenant may use the trunk; the operator (an empty name) always may."""
         return not tenant or tenant in self.tenants or "*" in self.tenants
 
 
@@ -85,7 +85,7 @@ def faults(
     codecs: Collection[str],
     routes: Collection[str],
 ) -> Iterator[str]:
-    """Yield what does not fit together."""
+    """Yield the inconsistencies of the trunks."""
     if len(trunks) > MAX_TRUNKS:
         yield f"there are {len(trunks)} trunks; {MAX_TRUNKS} are possible"
     for name, trunk in trunks.items():
@@ -103,7 +103,7 @@ def faults(
 def _unknown(
     key: str, trunk: TrunkConfig, *, others: Collection[str], tenants: Collection[str], codecs: Collection[str]
 ) -> Iterator[str]:
-    """Yield what a trunk names and the configuration does not have."""
+    """Yield the names in a trunk that the configuration does not define."""
     for other in trunk.failover_to:
         if other not in others:
             yield f"{key}.failover_to names {other[:64]!r}, which is no other trunk{did_you_mean(other, others)}"
@@ -116,7 +116,7 @@ def _unknown(
 
 
 def _prefixes_given_twice(trunks: Mapping[str, TrunkConfig]) -> Iterator[str]:
-    """Yield the prefixes that do not say which trunk is meant: calls of the same tenant may be placed by both."""
+    """Yield the prefixes that two trunks have for the same tenant, so that the trunk is ambiguous."""
     for (name, trunk), (other, second) in itertools.combinations(trunks.items(), 2):
         for prefix in sorted(set(trunk.prefixes).intersection(second.prefixes)):
             if _share_tenants(trunk.tenants, second.tenants):

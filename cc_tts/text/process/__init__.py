@@ -1,1 +1,1 @@
-"""The text process: it prepares the text of prompts, which would hold up the event loop of the server."""
+"""The text process prepares the text of prompts, which would delay the server's event loop."""

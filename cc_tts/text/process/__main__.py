@@ -23,7 +23,7 @@ log = logs.get("cc_tts.text.process")
 
 @dataclass(slots=True)
 class _Text:
-    """One that is being prepared."""
+    """A text that is being prepared."""
 
     request_id: int
     num_chars: int
@@ -32,7 +32,7 @@ class _Text:
 
 
 class Preparer:
-    """Prepares texts by turns. Runs on: one thread."""
+    """Prepares texts in turns. Runs on: one thread."""
 
     def __init__(self, normalizer: Normalizer) -> None:
         self._normalizer = normalizer
@@ -41,11 +41,11 @@ class Preparer:
 
     @property
     def has_work(self) -> bool:
-        """Whether :meth:`tick` would do something."""
+        """Whether :meth:`tick` has something to do."""
         return bool(self._new or self._begun)
 
     def open(self, request: PrepareText, text: str) -> None:
-        """Queue a text behind those that wait."""
+        """Queue a text behind the waiting ones."""
         chunker = Chunker(self._normalizer, request.chunking, text, request.replacements)
         self._new.append(_Text(request.request_id, len(text), chunker, chunker.slices()))
 
@@ -56,7 +56,7 @@ class Preparer:
                 line.remove(each)
 
     def tick(self) -> TextPrepared:
-        """One slice of the text whose turn it is."""
+        """Process one slice of the next text."""
         text = (self._new or self._begun).popleft()
         try:
             chunks, is_whole = next(text.slices)
@@ -80,7 +80,7 @@ def _packed(chunk: TextChunk) -> PreparedChunk:
 
 
 def main() -> int:
-    """Run until asked to shut down or the server is gone; returns the exit status."""
+    """Run until the server asks for the end or is gone; return the exit status."""
     return child.run("text", TextSettings, TO_TEXT, _start)
 
 

@@ -22,36 +22,38 @@ from cc_tts.text.process.messages import FROM_TEXT, CancelText, PrepareText, Tex
 from cc_tts.text.pronunciation.replacements import Replacement
 
 PREPARE_TIMEOUT_S: Final = 10.0
-"""Time limit from the request to the last chunk of a text (unmeasured)."""
+"""The time limit for a text, from the request to the last chunk (unmeasured)."""
 MAX_TEXTS: Final = 1000
-"""In preparation at once (unmeasured)."""
+"""The most texts in preparation at the same time (unmeasured)."""
 RETRY_AFTER_S: Final = 1  # unmeasured
 STALL_TIMEOUT_S: Final = 0.75
 """The process answers after each slice of a text, which takes 82 ms at worst (measured on a busy machine). After this time
 without an answer the texts are prepared in the server: a prompt is late by less than a second.
 """
 _POLL_S: Final = 0.125
-"""How often it is looked whether the process answers, so that a stall is noticed soon after the time above (unmeasured)."""
+"""The interval of checking whether the process answers, so that a stall is noticed soon after the time above
+(unmeasured).
+"""
 
 log = logs.get(__name__)
 
 
 class TextPreparation:
-    """One text that is being prepared: by the text process, or in the server while that does not answer."""
+    """One text in preparation: by the text process, or in the server while that does not answer."""
 
     def __init__(
         self, text: str, chunking: Chunking, replacements: tuple[Replacement, ...], process: "TextProcess"
     ) -> None:
         self.text, self.chunking, self.replacements = text, chunking, replacements
         self.has_placeholder = False
-        """The same as :attr:`cc_tts.text.chunker.Chunker.has_placeholder`, at the end."""
+        """The value of :attr:`cc_tts.text.chunker.Chunker.has_placeholder` at the end."""
         self._process = process
         self._position = 0
         self._num_chunks = 0
         self._ready: asyncio.Queue[TextChunk | CcTtsError | None] = asyncio.Queue()
 
     async def feed(self, take: Callable[[TextChunk], None]) -> None:
-        """Give each chunk to ``take``, in order; returns after the last.
+        """Pass each chunk to ``take``, in order; returns after the last one.
 
         Raises:
             EngineFailed: the text could not be prepared, or it took longer than :data:`PREPARE_TIMEOUT_S`.
@@ -73,7 +75,7 @@ class TextPreparation:
         self.end(None)
 
     def deliver(self, prepared: TextPrepared) -> None:
-        """The text process has sent chunks."""
+        """Take chunks that the text process has sent."""
         self.has_placeholder = prepared.has_placeholder
         for each in prepared.chunks:
             source = self.text[self._position : self._position + each.num_source_chars]
@@ -100,23 +102,22 @@ class TextPreparation:
         self._num_chunks += 1
 
     def end(self, failure: CcTtsError | None) -> None:
-        """There are no more chunks, or the text failed with ``failure``."""
+        """Note that there are no more chunks, or that the text failed with ``failure``."""
         self._ready.put_nowait(failure)
 
 
 class TextProcess:
-    """One process for all texts, which is started again when it dies. While it does not answer, and until it is back, texts
-    are prepared on a thread of the server: that delays the event loop by some milliseconds, where the caller would wait for
-    seconds.
+    """One process for all texts, which is restarted when it dies. While it does not answer, texts are prepared on a thread
+    of the server: this delays the event loop by some milliseconds, but otherwise the caller would wait for seconds.
     """
 
     def __init__(self, *, clock: Clock, log: LogConfig, on_down: Callable[[], None]) -> None:
         self._clock = clock
         self._on_down = on_down
         self._texts: dict[int, TextPreparation] = {}
-        """Those that the process prepares."""
+        """The texts that the process prepares."""
         self._here: dict[TextPreparation, asyncio.Task[None]] = {}
-        """Those that the server prepares."""
+        """The texts that the server prepares."""
         self._normalizer = Normalizer()
         self._executor = BoundedExecutor(1, "text")
         self._turn = asyncio.Lock()
@@ -138,7 +139,7 @@ class TextProcess:
 
     @property
     def is_responsive(self) -> bool:
-        """Whether the process prepares texts; else the server does."""
+        """Whether the process prepares texts; otherwise the server does."""
         return self.supervisor.is_responsive
 
     @property
@@ -182,7 +183,7 @@ class TextProcess:
             self._withdraw(request_id)
 
     def _send(self, preparation: TextPreparation) -> bool:
-        """Have the process prepare it; returns whether that takes it."""
+        """Send a text to the process; return whether it is accepted."""
         request_id, self._next_id = self._next_id, self._next_id + 1
         request = PrepareText(request_id, preparation.chunking, preparation.replacements)
         try:

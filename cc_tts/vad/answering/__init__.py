@@ -1,1 +1,3 @@
-"""Who answered a call that we placed: a person, an answering machine, a fax, a network announcement."""
+"""Machine detection: who answered a call that we placed, a person, an answering machine, a fax, or a network
+announcement.
+"""

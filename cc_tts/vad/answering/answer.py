@@ -36,23 +36,25 @@ from cc_tts.vad.answering.tones import Half, Tone, ToneTracker
 from cc_tts.vad.answering.words import Words
 
 LONG_SILENCE_MS: Final = 1700.0
-"""A long greeting of a person is over after so much silence; a beep comes sooner behind a machine's (unmeasured)."""
+"""A person's long greeting has ended after this much silence; the beep of a machine comes sooner (unmeasured)."""
 LONGEST_OF_TOTAL: Final = 0.92
-"""A person's greeting takes no more of ``total_analysis_ms``: those in lab/answered_texts.py take up to 4.4 s."""
+"""A person's greeting takes at most this share of ``total_analysis_ms``: those in lab/answered_texts.py take up to 4.4 s."""
 HELLO_MS: Final = 600.0
-"""A greeting that is no longer is over after ``after_greeting_silence_ms`` (unmeasured)."""
+"""A greeting no longer than this has ended after ``after_greeting_silence_ms`` (unmeasured)."""
 QUIET_MS: Final = 48.0
-"""Silence that follows a beep behind a greeting, besides the time to know that the tone is over (unmeasured)."""
+"""The silence that must follow a beep after a greeting, in addition to the time until the tone counts as over
+(unmeasured).
+"""
 ALONE_MS: Final = 1200.0
-"""A tone without a word before it: beats of busy follow sooner (ITU-T E.180)."""
+"""The time without a word before an isolated tone; beats of a busy tone follow sooner (ITU-T E.180)."""
 FAX_PAUSE_MS: Final = 3700.0
-"""The next call of a fax comes 3 s after the last, ± 15 % (ITU-T T.30)."""
+"""A fax repeats its call 3 s after the last one, ± 15 % (ITU-T T.30)."""
 QUIETER: Final = 0.4
-"""A sound behind a beep is 8 dB softer at least (unmeasured)."""
+"""A sound after a beep is at least 8 dB softer (unmeasured)."""
 MELODY_MS: Final = 1000.0
-"""Another tone so short before makes both a melody (unmeasured)."""
+"""Two tones within this time are a melody (unmeasured)."""
 VOWELS: Final = ("other", "call_progress")
-"""Vowels pass for tones of these kinds (bench/answering_machines.py)."""
+"""The kinds of tones that vowels are mistaken for (bench/answering_machines.py)."""
 MUSIC_MS: Final = 1500.0  # unmeasured
 MUSIC_PURITY: Final = 0.4
 """Half the power of music lies in two peaks of its spectrum; of noise, 0.2."""
@@ -63,7 +65,7 @@ SURE_PURITY: Final = 0.99
 0.95 (measured).
 """
 MAX_PENDING_MS: Final = 2600.0
-"""A decision waits for the end of a tone that is not longer than this."""
+"""A decision waits for the end of a tone up to this length."""
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class _Candidate:
 
 @dataclass(slots=True)
 class Answer:
-    """Listens to one call. :attr:`is_over`: nothing more is to be found."""
+    """The detection on one call. :attr:`is_over`: there is nothing more to find."""
 
     settings: Amd
     rate_hz: int
@@ -91,7 +93,7 @@ class Answer:
     _decided_ms: float | None = None
     _music_ms: float = 0.0
     _music_since_ms: float = 0.0
-    """Music since the last word."""
+    """The start of music since the last word."""
     _has_rung: bool = False
 
     def __post_init__(self) -> None:
@@ -109,7 +111,7 @@ class Answer:
         self._begin()
 
     def push(self, half: Half) -> Iterator[Finding]:
-        """The next half of a window; between it and the one before there may be a gap of silence."""
+        """Take the next half of a window; there may be a gap of silence before it."""
         is_loud = self._words.is_loud(half.sound.level)
         tone = self._tracker.push(half, is_loud=is_loud)
         probability = 0.0 if half.sound.purity >= SURE_PURITY else half.probability
@@ -193,7 +195,9 @@ class Answer:
         return ("machine", long) if self._goes_on(at_ms, greeting_ms) else None
 
     def _silence_behind(self) -> float:
-        """The silence that ends a short greeting: the longer it is, the sooner it was only the first sentence of one."""
+        """Return the silence that ends a short greeting. The longer the greeting is, the more likely it was only the first
+        sentence.
+        """
         short_ms = self.settings.after_greeting_silence_ms
         if self.settings.long_greeting == "machine":
             return short_ms
@@ -201,7 +205,7 @@ class Answer:
         return float(np.interp(self._words.length_ms, greeting_ms, (short_ms, max(short_ms, LONG_SILENCE_MS))))
 
     def _goes_on(self, at_ms: float, greeting_ms: float) -> bool:
-        """Whether a long greeting has gone on for so long that it is a machine's."""
+        """Whether a greeting has lasted so long that it must be a machine's."""
         total_ms = self.settings.total_analysis_ms
         is_long = self._words.without_hello_ms >= LONGEST_OF_TOTAL * total_ms or self._words.length_ms >= 1.5 * total_ms
         return (is_long and self._words.is_mostly_voice(at_ms)) or greeting_ms >= 2 * total_ms
@@ -222,7 +226,7 @@ class Answer:
         return "silence", "initial_silence"
 
     def _is_waiting(self, at_ms: float) -> bool:
-        """Whether the end of a tone, or what follows it, decides."""
+        """Whether the decision depends on the end of a tone, or on what follows it."""
         if self._candidate is not None or self._words.is_beginning(at_ms):
             return True
         return self._tracker.is_open and self._tracker.open_ms(at_ms) < MAX_PENDING_MS
@@ -261,7 +265,7 @@ class Answer:
         self._tones = [*self._tones[1 - KEPT_TONES :], tone]
 
     def _consider(self, tone: Tone, at_ms: float) -> None:
-        """Take a tone for a beep until something else follows."""
+        """Treat a tone as a beep until something else follows."""
         before = self._tones[-2] if len(self._tones) > 1 else None
         is_melody = before is not None and before.kind not in VOWELS and tone.begin_ms - before.end_ms < MELODY_MS
         self._candidate = None

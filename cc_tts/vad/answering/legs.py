@@ -1,4 +1,4 @@
-"""Who answered many calls: their windows together through the spectrum and the model. Runs on: one thread.
+"""Machine detection for many calls: their windows go through the spectrum and the model together. Runs on: one thread.
 
 ::
 
@@ -22,7 +22,7 @@ from cc_tts.vad.messages import AnswerFound
 from cc_tts.vad.silero import WINDOW_MS, Memory, SileroModel
 
 MIN_MODEL_DBFS: Final = -55.0
-"""The model is not asked about a softer window: Asterisk's ``silence_threshold`` is −42 dBFS."""
+"""Softer windows are not given to the model: Asterisk's ``silence_threshold`` is −42 dBFS."""
 SILENT: Final = Sound(0.0, 0.0, 0.0, 0.0)
 
 
@@ -36,7 +36,7 @@ class _Leg:
         self._before: Floats = np.zeros(rate_hz * WINDOW_MS // 2000, np.float32)
 
     def next(self) -> "_Window | None":
-        """The next window, if it is there as a whole."""
+        """Return the next window, if it is complete."""
         while self.sent.waiting:
             self._gate.sent(*self._level(self.sent.waiting.popleft()))
         while self.received.waiting:
@@ -78,7 +78,7 @@ class _Window(NamedTuple):
 
 
 class AnsweringLegs:
-    """Listens to legs of one sample rate until it is known who answered them."""
+    """Listens to legs of one sample rate until it has decided who answered them."""
 
     def __init__(self, model: SileroModel, rate_hz: int) -> None:
         self._model = model
@@ -86,7 +86,7 @@ class AnsweringLegs:
         self._legs: dict[str, _Leg] = {}
 
     def classify(self, leg: str, settings: Amd, origin_ns: int, *, is_answered: bool) -> None:
-        """Begin with a leg, or note that it was answered at ``origin_ns``; what comes before that is not heard."""
+        """Begin with a leg, or note that it was answered at ``origin_ns``; earlier audio is ignored."""
         known = self._legs.get(leg)
         if known is None or known.answer.is_answered:
             self._legs[leg] = _Leg(settings, self._rate_hz, origin_ns, is_answered=is_answered)
@@ -96,11 +96,11 @@ class AnsweringLegs:
             known.answer.answered()
 
     def ignore(self, leg: str) -> None:
-        """Listen to a leg no more."""
+        """Stop listening to a leg."""
         self._legs.pop(leg, None)
 
     def push(self, frames: Iterable[LegAudio]) -> list[AnswerFound]:
-        """Take in audio; audio of legs that are not listened to is ignored. Returns what was found."""
+        """Take audio, and return the findings. Audio of other legs is ignored."""
         found: list[AnswerFound] = []
         waiting: dict[str, _Leg] = {}
         for frame in frames:

@@ -1,4 +1,4 @@
-"""How it is decided who answered a call, and what is reported of it.
+"""The settings of machine detection, and its findings.
 
 Names, defaults and meanings are those of Asterisk's AMD (app_amd, ``amd.conf``), with ``_ms`` for times. ``long_greeting``,
 ``greeting_end_silence_ms`` and ``greeting_timeout_ms`` are ours.
@@ -33,7 +33,7 @@ EarlySound = Literal["ringback", "busy", "information_tone", "announcement", "mu
 
 
 class Amd(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How it is decided who answered."""
+    """The settings of machine detection."""
 
     initial_silence_ms: Annotated[
         int, Meta(ge=100, le=20_000, description="Silence of this length after the answer gives the result silence.")
@@ -83,12 +83,12 @@ class Amd(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def longest_ms(self) -> int:
-        """The time from the answer in which there is a result at the latest."""
+        """The longest time from the answer to a result."""
         return self.initial_silence_ms + self.total_analysis_ms + TONES_MS
 
 
 TONES_MS = 5000
-"""How much longer a tone is waited for that has begun and may come again: a fax calls every 3.5 s (ITU-T T.30 §5.1)."""
+"""The extra time for a tone that has begun and may be repeated: a fax calls every 3.5 s (ITU-T T.30 §5.1)."""
 
 
 class _Finding(msgspec.Struct, frozen=True, tag=True):
@@ -98,7 +98,7 @@ class _Finding(msgspec.Struct, frozen=True, tag=True):
 
 
 class Answered(_Finding, frozen=True, kw_only=True):
-    """Who answered. ``greeting_ms``: from the first word to the end of the last so far."""
+    """The result. ``greeting_ms``: from the first word to the end of the last one so far."""
 
     result: AmdResult
     cause: AmdCause
@@ -107,7 +107,7 @@ class Answered(_Finding, frozen=True, kw_only=True):
 
 
 class GreetingEnded(_Finding, frozen=True, kw_only=True):
-    """A machine's greeting is over."""
+    """The greeting of a machine is over."""
 
     by: GreetingEnd
 

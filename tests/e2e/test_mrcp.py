@@ -243,19 +243,22 @@ async def test_a_lexicon_of_the_session_says_how_a_name_is_spoken(lend: Lend) ->
 
 
 @pytest.mark.parametrize(
-    ("body", "headers", "status", "cause"),
+    ("body", "headers", "status", "cause", "reason"),
     [
-        ("<speak>Hello", {"Content_Type": "application/ssml+xml"}, 407, "002 parse-failure"),
-        ("Hello.", {"Voice_Name": "nobody"}, 409, "004 error"),
-        ("x" * 100_000, {}, 504, "004 error"),
+        ("<speak>Hello", {"Content_Type": "application/ssml+xml"}, 407, "002 parse-failure", "line 1"),
+        ("Hello.", {"Voice_Name": "nobody"}, 409, "004 error", "nobody"),
+        ("x" * 100_000, {}, 504, "004 error", "tts.max_text_chars"),
+        ("", {}, 407, "002 parse-failure", "no text"),
+        (b"\xff\xfeHello.", {}, 407, "002 parse-failure", '"the text is not utf-8"'),
     ],
 )
 async def test_what_cannot_be_spoken_is_refused_at_once(
-    lend: Lend, body: str, headers: dict[str, str], status: int, cause: str
+    lend: Lend, body: str | bytes, headers: dict[str, str], status: int, cause: str, reason: str
 ) -> None:
     async with session(lend) as found:
         reply = await found.speak(body, **headers)
         assert (reply.status, reply.state, reply.headers["completion-cause"]) == (status, "COMPLETE", cause)
+        assert reason in reply.headers["completion-reason"]
         assert (await found.speak("Hello.")).state == "IN-PROGRESS"
         await found.event("SPEAK-COMPLETE")
 

@@ -291,7 +291,7 @@ class MrcpSession:
             pass
         return found
 
-    async def speak(self, text: str, **headers: str) -> MrcpReply:
+    async def speak(self, text: bytes | str, **headers: str) -> MrcpReply:
         return await self.ask("SPEAK", text, **{"Content_Type": "text/plain", **headers})
 
     async def event(self, name: str) -> MrcpReply:

@@ -160,9 +160,8 @@ class Synthesizer:
         written = request.header("Speak-Length") or ""
         length = params.length_of(written)
         if not request.body:
-            self._answer(
-                request, Status.MISSING_HEADER if not content_type else Status.FAILED, _cause("002 parse-failure")
-            )
+            status = Status.FAILED if content_type else Status.MISSING_HEADER
+            self._answer(request, status, _cause("002 parse-failure", "the request has no text"))
         elif content_type == "text/uri-list":
             self._answer(request, Status.FAILED, _cause(_URI_FAILURE, "texts are not fetched from URIs"))
         elif content_type not in _TYPES:

@@ -179,7 +179,7 @@ class MrcpSpeech:
         try:
             text = self._payload.decode(self._opened.charset)
         except UnicodeDecodeError:
-            raise MalformedRequest(f"the text is not {self._opened.charset}") from None
+            raise MalformedRequest(f"the text is not {self._opened.charset.removesuffix('-sig')}") from None
         words = self._words(style)
         is_ssml = self._opened.markup == "ssml"
         content: Content = from_ssml(text, words, pointer="") if is_ssml else replace(words, text=clean(text))

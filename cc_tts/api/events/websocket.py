@@ -6,6 +6,7 @@ nothing for :data:`SEND_TIMEOUT_S` although events wait. What clients send is th
 """
 
 import asyncio
+import struct
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -63,9 +64,29 @@ class _ServerSocket(web.WebSocketResponse):
     def __init__(self, *, max_msg_size: int, **options: Any) -> None:
         super().__init__(max_msg_size=max_msg_size, **options)
         self._max_frame_bytes = max_msg_size
+        self._asked: web.BaseRequest | None = None
+
+    async def prepare(self, request: web.BaseRequest) -> Any:
+        self._asked = request
+        return await super().prepare(request)
 
     async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
-        return await super().close(code=code, message=why_closed(code, message, self._max_frame_bytes), drain=drain)
+        why = why_closed(code, message, self._max_frame_bytes)
+        if why != message and not self.closed:
+            await self._await_reader(struct.pack("!H", code) + why)
+        return await super().close(code=code, message=why, drain=drain)
+
+    async def _await_reader(self, close: bytes) -> None:
+        """Tell a client that is still sending that it is closed, and wait until it has read that. The kernel resets a
+        connection that is closed with unread data, and the client then loses the close with its reason.
+        """
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self.send_frame(close, WSMsgType.CLOSE)
+                while self._asked is not None and self._asked.transport is not None:  # noqa: ASYNC110 - aiohttp tells nobody
+                    await asyncio.sleep(0.02)
+        if self._asked is not None and self._asked.transport is not None:
+            self._asked.transport.close()
 
 
 def new_socket(*, max_frame_bytes: int, **options: Any) -> web.WebSocketResponse:

@@ -10,6 +10,10 @@ _KEPT_SYMBOLS = frozenset("°№℃℉℠") | set(map(chr, range(0x3371, 0x33E0)
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "So"})
 _LEAVES_NOTHING = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u20e3") | set(map(chr, range(0xFE00, 0xFE10)))
 """Joiners, the sign that makes a digit a keycap, and variation selectors."""
+_KEYCAP_ENTRY = re.compile(
+    "(?<!\u20e3)(?<![按拨撥选選键鍵])(?<![按拨撥选選键鍵] )([0-9])\ufe0f?\u20e3 (?=[\u4e00-\u9fff“「])"
+)
+"""A keycap before an entry of a Chinese list: 1️⃣ 登录账号."""
 _LINE_BREAKS = re.compile("\r\n|[\r\n\x0b\x0c\x85\u2028\u2029]")
 _ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、—-][\"'”’)\]»」』）]*$")
 _ENDS_OPEN = re.compile(
@@ -47,7 +51,7 @@ def clean(text: str) -> str:
     Removed characters leave a space, except joiners inside a word, which leave nothing.
     """
     if not text.isascii():
-        text = _EN_DASH_FOR_HYPHEN.sub(_hyphenated, text.translate(HYPHENS))
+        text = _KEYCAP_ENTRY.sub(r"\1、", _EN_DASH_FOR_HYPHEN.sub(_hyphenated, text.translate(HYPHENS)))
     return _NOT_ASCII_PRINTABLE.sub(_cleaned, _LINE_BREAKS.sub("\n", text))
 
 

@@ -32,7 +32,7 @@ _SUMS = {
     "₽": "卢布", "฿": "泰铢", "NZ$": "新西兰元", "₫": "越南盾", "MOP$": "澳门元",
 }  # fmt: skip
 _OF_MATCH = re.compile(
-    "比分|险胜|大胜|完胜|战胜|击败|惜败|不敌|逆转|战平|落败|获胜|取胜|横扫|力克|半场|[首末]局|决赛|联赛|国队|\\d[赢输胜负]"
+    "比分|险胜|大胜|完胜|战胜|击败|惜败|不敌|逆转|战平|落败|获胜|取胜|横扫|力克|半场|[首末]局|决赛|联赛|国队|\\d[赢输胜负]|反超|领先|落后|扳平|晋级|淘汰|拿下"
 )
 _CLAUSE_END = re.compile("[，。；、！？\n]")
 _SIGN = "|".join(re.escape(sign) for sign in sorted(_SUMS, key=len, reverse=True))
@@ -65,7 +65,7 @@ _LENGTH = (
 )
 """How long something lasts, not at what time it is."""
 _RATIO = (
-    r"(?:(?<=比例|配比|比为|比是|赔率|比分)|(?<=比例[：:为是])|(?<=[比兑]))"
+    r"(?:(?<=比例|配比|比为|比是|赔率|比分)|(?<=比例[：:为是])|(?<=[比兑率]))"
     r"(?<![\d:：])(?P<first>\d{1,4})[:：](?P<last>\d{1,4})(?![\d:：])"
 )
 _MAX_USUAL_DENOMINATOR = 20  # unmeasured
@@ -129,6 +129,10 @@ def _currency(match: re.Match[str]) -> str:
     """A ``$`` in traditional characters is the dollar of the place, 元, unless America is named."""
     is_local = match["sign"] == "$" and TRADITIONAL.search(match.string) and "美" not in match.string
     return "元" if is_local else _SUMS[match["sign"]]
+
+
+def _difference(match: re.Match[str]) -> str:
+    return match.group().replace("-", "减").replace("−", "减")
 
 
 def _sum_range(match: re.Match[str]) -> str:
@@ -221,6 +225,16 @@ prepare_quantities = rewriter(
         lambda match: f"{match[1]}分{int(match[2])}秒{match[3].translate(AS_QUANTITY)}",
     ),  # of a race
     (_RATIO, r"\g<first>比\g<last>"),
+    (r"(?<=\d[%％])[:：](?=\d)", "比"),
+    (r"(?<=\d[:：]\d\d)/(?=\d{1,2}[:：]\d\d(?!\d))", "，"),
+    (
+        r"(?<=[×÷*][（(])(\d[\d.,]*)[-−](\d[\d.,]*)(?=[)）])|(?<=[（(])(\d[\d.,]*)[-−](\d[\d.,]*)(?=[)）][^，。；]?[×÷*=])",
+        _difference,
+    ),
+    (
+        r"(?<=[栋棟幢座楼樓])-(\d{1,2})-(\d{3,4})(?![\d-])",
+        lambda match: f"，{match[1]}，{match[2].translate(AS_QUANTITY)}",
+    ),
     (_LENGTH, _length),
     (r"(?<=[满滿券])(\d{1,6})-(?=\d{1,5}(?![\d.-]))", r"\1减"),
     (r"(?:(?<=\d[日號号])|(?<=/\d\d)|(?<=/\d))[（(](?=[一二三四五六日][）)])", "（周"),
@@ -260,7 +274,7 @@ prepare_quantities = rewriter(
     (r"(?<=\d)\.00(?=[%％元块]|美元|港元|欧元|英镑|人民币)", ""),
     (r"(?<=\d)[wW](?=\+|元|用户|粉丝)|(?<=\d)w(?![A-Za-z\d])", "万"),
     (
-        r"(?<=[\d万]元)\s?/\s?(?=\d{1,4}(?:\.\d)?\s?(?:小时|分钟|天|日|个月|年|公里|千克|公斤|[kK]?[gmMGL]|斤|次|条|度))",
+        r"(?<=[\d万]元|\w[费費金价])\s?/\s?(?=\d{1,4}(?:\.\d)?\s?(?:小时|分钟|天|日|个月|年|公里|千克|公斤|[kK]?[gmMGL]|斤|次|条|度))",
         "每",
     ),
     (r"(?<=[床座货][位号架])(\d{1,3})-(?=\d{1,4}(?![\d.-]))", r"\1杠"),

@@ -58,7 +58,9 @@ def _names(match: re.Match[str]) -> str:
 def _minutes(match: re.Match[str]) -> str:
     """``30'`` is a length of time where no quotation may end."""
     is_quoted = re.search("[‘`]|(?<!\\d)'", match.string[: match.start()])
-    return match.group() if is_quoted else f"{match[1]}分钟"
+    if is_quoted:
+        return match.group()
+    return f"{match[1]}{'分' if re.search('题|總分|总分|填空', match.string) else '分钟'}"
 
 
 def _roman(match: re.Match[str]) -> str:
@@ -77,7 +79,7 @@ say_signs = rewriter(
         r"(?<![\d.°])(\d{1,3})(?:['′’](\d{1,2})(?:[\"″”]|''))(\d{0,2})(?!\d)",
         lambda match: f"{match[1]}分{match[2]}秒{match[3].translate(AS_QUANTITY)}",
     ),
-    (r"((?:^|(?<=[\u4e00-\u9fff])) ?\d{1,3})['′’](?![A-Za-z\d'])", _minutes),
+    (r"((?:^|(?<=[\u4e00-\u9fff×])) ?\d{1,3})['′’](?![A-Za-z\d'])", _minutes),
     (
         r"(?<=\d°)(\d{1,2})['′’](?:(\d{1,2})(?:[\"″”]|''))?",
         lambda match: f"{match[1]}分" + (f"{match[2]}秒" if match[2] else ""),
@@ -91,7 +93,7 @@ say_signs = rewriter(
     (_DIALLED, _dialled),
     (r"(?a)(?<![\w*#])(?P<before>)(?P<code>\*#?\d{2,12}(?:\*\d{1,15}){0,3}#)", _dialled),
     (
-        r"(?:发送|發送|编辑|回复)[：: ]?[“\"‘'「]?(?:[^\s，。；#“”\"‘’'」]{1,20}#){1,4}(?=[^\W_])",
+        r"(?:发送?|發送?|编辑|回复)[：: ]?[“\"‘'「]?(?:[^\s，。；#“”\"‘’'」]{1,20}#){1,4}(?=[^\W_])",
         lambda match: match.group().replace("#", "井号"),
     ),
     (_KEY, lambda match: match.group().translate(_KEYS)),
@@ -110,7 +112,7 @@ say_signs = rewriter(
         rf"(?<=\d)\s?({_DOSE})\s?/\s?({_UNIT})(?![A-Za-z\d²³])",
         lambda match: f"{_PER_UNIT[match[1]]}每{_PER_UNIT[match[2]]}",
     ),
-    (rf"(?<=\d)\s?({_DOSE})/(?=[一-鿿])", lambda match: f"{_PER_UNIT[match[1]]}每"),
+    (rf"(?<=\d)\s?({_DOSE})/(?={STARTS_MEASURE})", lambda match: f"{_PER_UNIT[match[1]]}每"),
     (rf"(?<=每)({_UNIT})(?![A-Za-z\d²³])", lambda match: _PER_UNIT[match[1]]),
     (rf"(?<=[元角分块万千百方次秒钟天])\s?/\s?({_UNIT})(?![A-Za-z\d²³])", lambda match: f"每{_PER_UNIT[match[1]]}"),
     (r"约?≈\s?|(?<![\w\s%％℃°)）])[~～]\s?(?=[¥￥$€£]?\d)", "约"),
@@ -156,10 +158,10 @@ say_signs = rewriter(
     ),
     (r"(?<=(?<![A-Za-z])[A-D])-(?=[，。；、）)”]|$)", "减"),  # a mark at school
     (
-        r"(?<=[\u4e00-\u9fff])\s{1,3}(?=(?:\d{1,2}[）)、]|[A-H][.、．）)])\s?[\u4e00-\u9fff])",
+        r"(?<=[\u4e00-\u9fff”」）])\s{1,3}(?=(?:\d{1,2}[）)、]|[A-H][.、．）)])\s?[\u4e00-\u9fff])",
         "，",
     ),  # an entry of a list
-    (r"(?<=[A-Za-z])-(?=\d{1,4}(?:\.\d{1,4})?(?:BP|bp|[%％]|个?基点))", "减"),
+    (r"(?<=[A-Za-z])-(?=\d{1,4}(?:\.\d{1,4})?(?:BP|bp|[%％]|个?基点|min|h(?![A-Za-z])|分钟|小时|天|日))", "减"),
     (r"≥\s?(?=[¥￥$€£-]?\d)", "大于等于"),
     (r"≤\s?(?=[¥￥$€£-]?\d)", "小于等于"),
     (r"(?<=[\d%％元块万℃级度BGM])\s?(?:→|[-=]>)\s?(?=[¥￥$-]?\d)", "到"),

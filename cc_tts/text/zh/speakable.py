@@ -18,7 +18,7 @@ from cc_tts.text.web_addresses import say_addresses
 from cc_tts.text.zh.bare_numbers import say_bare_names, say_counted_emergencies
 from cc_tts.text.zh.dates import say_days
 from cc_tts.text.zh.identifiers import say_digits, say_identifiers
-from cc_tts.text.zh.measures import BEHIND_MEASURE, ONE_MEASURE
+from cc_tts.text.zh.measures import BEHIND_MEASURE, ONE_MEASURE, STARTS_MEASURE
 from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal, say_plain_numbers
 from cc_tts.text.zh.quantities import prepare_quantities
 from cc_tts.text.zh.signs import ADDRESS_SIGNS, say_signs
@@ -206,12 +206,15 @@ _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _PER = (
-    rf"(?:(?<=[元币幣镑鎊])|(?<=元起)|{BEHIND_MEASURE})\s?/\s?(?=[\u4e00-\u9fff])|(?<=\d[%％])/(?=[年月周日天季期次笔])"
+    rf"(?:(?<=[元币幣镑鎊])|(?<=元起))\s?/\s?(?=[\u4e00-\u9fff])|{BEHIND_MEASURE}\s?/\s?(?={STARTS_MEASURE})|(?<=\d[%％])/(?=[年月周日天季期次笔])"
     rf"|(?:(?<=[\d万亿千百%％费費价價])|(?<=\d[A-Za-z])|(?<=\d[A-Za-z]{{2}}))\s?/\s?(?={ONE_MEASURE})"
 )
 """A slash between a sum or a quantity and what it is for."""
 _after_quantities = rewriter(
-    (r"(?<=[\d零幺一二三四五六七八九])(?<!\d \d) +(?=\d)(?!\d \d)", "，"),  # but not within 9 3 0 2
+    (
+        r"(?<=[\d零幺一二三四五六七八九])(?<!\d \d) +(?=[\d零幺一二三四五六七八九])(?!\d \d)",
+        "，",
+    ),  # but not within 9 3 0 2
     (_PER, "每"),
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
     (r"(?<=\d)：(?=\d)", ":"),
@@ -231,7 +234,7 @@ _after_quantities = rewriter(
     ),  # wetext would take it for a day
 )
 _tidy = rewriter(
-    (f"(?<=[{_NUMERALS}])/(?=[A-Z](?![A-Z]))", "斜杠"),
+    (f"(?<=[{_NUMERALS}])/(?=[A-Z](?![A-Z\\u4e00-\\u9fff]))", "斜杠"),
     (r"(?<=[A-Za-z])\s?/\s?(?=[A-Za-z])", " "),
     (r"\s?/\s?", "，"),
     (

@@ -23,7 +23,11 @@ _JOINT = "\\s?(?:[、和与與或及到至同]|还是|還是|以及|或者|(?:�
 _NUMBER = r"\d{3,6}+(?!\d)"
 _BARE = (
     rf"(?<![\d.,/~～–—−+×*=·¥￥$€£@_#A-Za-z→>-])(?<!, )(?<!\d[:：]){_NUMBER}(?:{_JOINT}{_NUMBER})*+"
-    rf"(?![\d:：/~～–—−+×*=%％℃°‰_#@μµ㎡㎥→-]|[.,]\d|\s?[A-Za-zμµ÷×*=+-]|{STARTS_MEASURE}|[减減乘除加比降涨漲升增跌]|等于)"
+    rf"(?![\d:：/~～–—−+×*=%％℃°‰_#@μµ㎡㎥→-]|[.,]\d|\s?[A-Za-zμµ÷×*=+-]|{STARTS_MEASURE}|[减減乘除加比]|(?<!\d{{6}})[降涨漲升增跌]|等于)"
+)
+_CODE = (
+    r"(?<![\d.,:：/~～–—+×*=¥￥$€£A-Za-z-])(\d{3,4}(?=-\d(?!\d))|[1-9]\d?(?=-[1-9]\d{2,3}(?<!00)(?!\d)))-(\d{1,4})"
+    rf"(?![\d.,:：/~～–—+×*=%％℃°A-Za-z-]|{STARTS_MEASURE})"
 )
 _QUANTITY_BEFORE = re.compile(
     rf"(?:{_QUANTITY})(?:分别|合计|大?约|已|达到?|到|只?剩|有|仅|由|从|從)?(?:是|为|為|係)?[：: ]{{0,2}}$"
@@ -42,9 +46,13 @@ def _said_by_digits(match: re.Match[str]) -> str:
     return number.translate(AS_QUANTITY if len(number) <= _MAX_ROOM_DIGITS else AS_NAME)
 
 
+def _is_quantity(match: re.Match[str]) -> bool:
+    """Whether the words before a number are of a quantity."""
+    return _QUANTITY_BEFORE.search(match.string[max(0, match.start() - _LOOK_BACK) : match.start()]) is not None
+
+
 def _bare(match: re.Match[str]) -> str:
-    before = match.string[max(0, match.start() - _LOOK_BACK) : match.start()]
-    if _QUANTITY_BEFORE.search(before):
+    if _is_quantity(match):
         return _EMERGENCY.sub(lambda number: cardinal(number.group()), match.group())
     if _EMERGENCY.fullmatch(match.group()):
         return match.group()
@@ -52,7 +60,15 @@ def _bare(match: re.Match[str]) -> str:
     return (_ANY if is_room else _NO_ROUND).sub(_said_by_digits, match.group())
 
 
-say_bare_names = rewriter((_BARE, _bare))
+def _code(match: re.Match[str]) -> str:
+    """``3-302`` is a room and ``8023-2`` an extension, no range: those are of numbers that are more alike."""
+    if _is_quantity(match):
+        return match.group()
+    first, last = match.groups()
+    return f"{first.translate(AS_QUANTITY) if len(first) > len('99') else first}杠{last.translate(AS_QUANTITY)}"
+
+
+say_bare_names = rewriter((_BARE, _bare), (_CODE, _code))
 say_counted_emergencies = rewriter(
     (
         rf"(?<![\d.,:：/-])(?<![打拨撥按叫])1(?:1[0-249]|2[02])(?={STARTS_MEASURE}|[比到至乘减])(?![台报報接指])",

@@ -20,11 +20,13 @@ _EXPIRY = (
 _CARD = re.compile("[卡咭]")
 _TWO_DIGITS = r"(?P<month>0[1-9]|1[0-2])(?P<mark>[-/])(?P<day>0[1-9]|[12]\d|3[01])"
 _PADDED_DATE = rf"(?<![\d.:：/-]){_TWO_DIGITS}(?:(?P=mark)(?P<year>(?:19|20)\d\d))?(?![\d.:：/-])"
-_MONTH_DAY_RANGE = rf"(?<![\d/])(\d{{1,2}})/(\d{{1,2}})\s?(?:{_DASH}|到|至)\s?(\d{{1,2}})/(\d{{1,2}})(?![\d/])"
+_COUNTED = "(?:[天层層件页頁条條张張份集户戶组組名个個桌间間台臺](?!人)|次(?!日)|人(?!工))"
 _ON = (
     "截止|截至|日期|生日|时间|時間|(?<![等大小低高多少])[于於]|[在到至自从從喺]|(?<!每)日|[今明昨后後前尋聽][天日晚早]"
 )
-_MONTH_DAY = rf"(?P<before>(?:{_ON})[是为為係：: ]{{0,2}})(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/])"
+_MONTH_DAY = rf"(?P<before>(?:{_ON})[是为為係：: ]{{0,2}})(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/]|{_COUNTED})"
+_DAYS_OF_MONTH = rf"(?<![\d/.])(1[0-2]|[1-9])/([12]?\d)\s?{_DASH}\s?([12]?\d|3[01])(?![\d/:：.%]|{_COUNTED})"
+_MONTH_DAY_RANGE = rf"(?<![\d/])(\d{{1,2}})/(\d{{1,2}})\s?(?:{_DASH}|到|至)\s?(\d{{1,2}})/(\d{{1,2}})(?![\d/])"
 _EITHER_DAY = (
     r"(?<![\d./¥￥$€£])(?P<month>1[0-2]|[1-9])\.(?P<day>\d{1,2})(?P<or>\s?(?:还是|還是|或者?|、|和|及)\s?)"
     r"(?P<last_month>1[0-2]|[1-9])\.(?P<last_day>\d{1,2})(?![\d.%％元块折倍分米公厘英克斤版])"
@@ -90,6 +92,12 @@ def _full_date(match: re.Match[str]) -> str:
 def _month_day_range(match: re.Match[str]) -> str:
     first, last = _day(match[1], match[2]), _day(match[3], match[4])
     return f"{first}到{last}" if first and last else match.group()
+
+
+def _days_of_month(match: re.Match[str]) -> str:
+    """``11/27~30`` are days of a month."""
+    month, first, last = match.groups()
+    return f"{month}月{first}日到{last}日" if 0 < int(first) < int(last) else match.group()
 
 
 def _either_day(match: re.Match[str]) -> str:
@@ -194,13 +202,14 @@ say_days = rewriter(
     ),
     (_EITHER_DAY, _either_day),
     (_MONTH_DAY_RANGE, _month_day_range),
+    (_DAYS_OF_MONTH, _days_of_month),
     (_MONTH_DAY, _month_day),
     (
-        r"(?P<before>(?<![\d./~～-])(?<![占约約近比过過达達率])(?<!不到))(?P<month>1[0-2]|0?[1-9])/(?P<day>1[3-9]|2\d|3[01])(?![\d./~～-]|[的以之左]|号线|號線)",
+        rf"(?P<before>(?<![\d./~～-])(?<![占约約近比过過达達率])(?<!不到))(?P<month>1[0-2]|0?[1-9])/(?P<day>1[3-9]|2\d|3[01])(?![\d./~～-]|[的以之左]|号线|號線|{_COUNTED})",
         _month_day,
     ),  # of fractions only those with small numbers are usual
     (
-        r"(?P<before>(?<![\d./比]))(?P<month>1[0-2])/(?P<day>0?[1-9])(?![\d./]|[的以])",
+        rf"(?P<before>(?<![\d./比]))(?P<month>1[0-2])/(?P<day>0?[1-9])(?![\d./]|[的以]|{_COUNTED})",
         _month_day,
     ),  # no fraction is so large
     (_DAY_OF_EVENT, _month_day),

@@ -42,7 +42,7 @@ _NAMED = (
     rf"(?:分别|已?(?:重置|重設|修改|更改|变更|設置|设置|更新))?"
     rf"(?:是|为|為|成|係|is|等于)?[：: ]{{0,2}}{_OPENING}|尾号为?{_OPENING}))"
     r"(\d{1,4}(?:-\d{1,6}){2,5}|(?<=[号號码碼：:为是係 ])(?:\d{2,8}-\d{2,8}|0\d{1,7}-\d|\d-\d{3,8})(?![天日周月年分小])"
-    r"|\d\d(?: \d{2,12}){1,9}(?: \d)?|\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及]\d{3,20}){0,4})"
+    r"|\d\d(?: \d{2,12}){1,9}(?: \d)?|\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及/]\d{3,20}){0,4})"
     "(?![\\d%％:/元块个件份笔单张条人名次]|[.,]\\d)"
 )
 _LETTERS_AND_DIGITS = (
@@ -65,6 +65,11 @@ _SERVICE_BEHIND_VERB = (
     r"((?:咨询|諮詢|详询|垂询|投诉|报案|客服|联系|服务|来电|举报|监督|呼叫|求助|报修|详情|报警|核实|查询|人工|官方)[：:请]?\s?)"
     r"(95\d{3,4}|96\d{3,4}|100\d\d|1[12]\d{3})(?![\d.,%％:/年月日元块个次人户条笔件位家])"
 )
+_NUMBERED = (
+    r"(?:(?<=[楼樓层層座栋棟幢元])|^|(?<=[，。；、！？：]))(?<!\d[、：])\d{3,4}(?=[号號](?:[，。；、！？）]|$))"
+    r"|(?<=[楼樓层層座栋棟幢元])\d{3,4}(?=[号號])"
+)
+"""A number before 号 that is of no street: 3楼3025号, 我叫小李，8023号."""
 _RUN = re.compile(r"\d+|[A-Z]+")
 _MIN_ID_DIGITS = 3  # unmeasured
 _MIN_ID_RUNS = 3  # unmeasured
@@ -148,7 +153,7 @@ say_identifiers = rewriter(
     ),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
     (_NAMED, _named),
-    (r"(?<=[楼樓层層座栋棟幢元])\d{3,4}(?=[号號])", _each_digit_of_quantity),
+    (_NUMBERED, _each_digit_of_quantity),
     (r"(?<=[A-Za-z])\s?#\s?(\d{3,20})(?![\d#])", lambda match: f"号{say_digits(match[1])}"),
     (r"(?<=[\u4e00-\u9fff])\s?#\s?(\d{3,20})(?![\d#])", lambda match: say_digits(match[1])),
     (r"(?<=[民刑行执商知财][初终申再字执恢保异调督])\d{2,6}(?=号)", _each_digit),  # a case of a court
@@ -172,6 +177,7 @@ say_identifiers = rewriter(
         r"(?<![\w:-])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?![\w:-])",
         lambda match: re.sub("[:-]", "，", match.group()).translate(AS_NAME),
     ),  # of a network card
+    (r"(?<![\w-])(?=[a-f]*\d[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}(?![\w-])", _with_signs),  # of a commit
     (r"(?<![A-Za-z0-9])0[xX][0-9A-Fa-f]{2,16}(?![A-Za-z0-9])", _each_digit_of_quantity),
     (r"(?<![A-Za-z0-9-])([A-Z]\d{1,2})-(0\d{1,3})(?![\dA-Za-z-])", lambda match: f"{match[1]}，{say_digits(match[2])}"),
     (_SERVICE, _each_digit_of_quantity),

@@ -6,7 +6,7 @@ _OTHER_WORDS = {
     "节": "目假", "名": "称字为下单", "口": "令", "回": "复电拨", "代": "码表为办", "集": "团合", "组": "织", "套": "餐",
     "成": "功为", "页": "面", "步": "骤", "时": "间候", "站": "点长内", "项": "目", "包": "含", "元": "旦", "块": "链",
     "把": "握", "笔": "者记", "期": "间限", "台": "词湾北", "号": "码碼室房客坐话专接工技师病会床诊教办包",
-    "號": "碼房室床客",
+    "號": "碼房室床客", "转": "账帐接到人给", "轉": "賬帳接到人給",
 }  # fmt: skip
 """Measure words with the characters behind them that make another word of both."""
 _MEASURES = (
@@ -14,14 +14,15 @@ _MEASURES = (
     "頁篇章段句词首届屆轮輪遍趟顿頓款种種类類样樣级級档檔筆票宗起例桩圆圓角毛万萬千百亿億折倍點度年月日周週小秒岁歲晚"
     "夜米里寸尺平亩畝克斤吨噸磅升瓦伏安帧床席桌股手注局针劑剂餐版楼樓栋棟幢座弄巷村册件张張只隻课双对"
     "毫公厘微纳兆赫海英立方字像港欧日澳加韩美左右上下以内內余餘多来來几幾外人分天家点次本部位条场道门单节名口回代集组"
-    "套成页步时站项包元块把期台笔盏盎尊瓣缕辑锭摞沓捆扎盅篮筐窝帖处處"
+    "套成页步时站项包元块把期台笔盏盎尊瓣缕辑锭摞沓捆扎盅篮筐窝帖处處转轉"
 )
 
 _ALWAYS = "".join(one for one in _MEASURES if one not in _OTHER_WORDS)
 STARTS_MEASURE = rf"\s?(?:[{_ALWAYS}]|{'|'.join(f'{one}(?![{rest}])' for one, rest in _OTHER_WORDS.items())})"
 """Where a measure word begins behind a number; not before 室, 房 and 路, whose numbers are names."""
 _LONG_MEASURES = (
-    "个月|個月|季度|学期|學期|学年|工作日|自然日|交易日|小时|小時|分钟|分鐘|公里|千米|公斤|千克|毫升|平方?米|立方米?"
+    "疗程|療程|课时|课時|学时|工时|人次|车次|间夜"
+    "|个月|個月|季度|学期|學期|学年|工作日|自然日|交易日|小时|小時|分钟|分鐘|公里|千米|公斤|千克|毫升|平方?米|立方米?"
 )
 ONE_MEASURE = rf"(?:{_LONG_MEASURES}|[{_MEASURES}])(?=$|\W|[起以乘加])"
 """A measure word with which what is said of it ends."""

@@ -10,10 +10,11 @@ _DASH = "[-~～〜–—]"
 
 _MAX_HOUR, _MAX_MINUTE = 24, 59
 _SHARE = (
-    r"(?<![\d/.])(\d{1,4})/(\d{2,4}|(?<=共\d/)\d)(?=(?:分钟|分鐘|条|條|次|张|張|件|人|名|页|份|集|[GM]B)(?![的次]))"
+    rf"(?<![\d/.A-Z])(\d{{1,4}})/(\d{{2,4}}|(?<=共\d/)\d)(?=(?:{STARTS_MEASURE}|[GM]B)(?![的次]))"
+    r"(?!\s?(?:分(?![钟鐘])|[秒号號线線期日个折]))"
 )
 _WEEKDAYS = rf"((?:周|週|星期|礼拜|禮拜)[一二三四五六日天])\s?{_DASH}\s?(?=(?:周|週|星期|礼拜|禮拜)?[一二三四五六日天])"
-_PART_OF_DAY = "(?:凌晨|早上|上午|中午|下午|傍晚|晚上|次日|次年|次月|翌日|翌年|明年|当天|當天)"
+_PART_OF_DAY = "(?:早|晚|凌晨|早上|上午|中午|下午|傍晚|晚上|次日|次年|次月|翌日|翌年|明年|当天|當天)"
 _MEASURED = (
     "(?:(?<=[\\d%％元块塊万萬亿億千百折℃点點])|(?<=\\d[时時分日号號月年岁歲度天周期级級米克斤吨升次人页頁集章课課克寸厘])"
     "|(?<=小[时時]|分[钟鐘]|个月|個月|公[里斤]|千[克米]|[厘毫]米|毫[升克]|周岁))"
@@ -186,9 +187,22 @@ def _scores(match: re.Match[str]) -> str:
 def _pair(match: re.Match[str]) -> str:
     """``135/88``, of blood pressure, is no fraction, because fractions are smaller than one, nor is ``170/171``."""
     first, last = int(match[1]), int(match[2])
-    if last == first + 1 and len(match[1]) >= len("170"):
+    if len(match[2]) >= len("170") and (last == first + 1 or first > last):
         return f"{match[1]}、{match[2]}".translate(AS_QUANTITY)
     return f"{cardinal(match[1])}，{match[2]}" if first > last else match.group()
+
+
+def _mark(match: re.Match[str]) -> str:
+    """``4.5/5`` is a mark, ``5.0/4.8`` two values."""
+    is_mark = float(match[1]) <= float(match[2])
+    return f"{match[1]}分，满分{match[2]}分" if is_mark else f"{match[1]}，{match[2]}"
+
+
+def _share(match: re.Match[str]) -> str:
+    """``3/100条`` are three of 100, ``4419/4420次`` two trains."""
+    first, last = match.groups()
+    is_share = int(first) <= int(last) and not (int(last) == int(first) + 1 and len(first) > len("99"))
+    return f"{first}，共{last}" if is_share else match.group()
 
 
 def _fraction_or_share(match: re.Match[str]) -> str:
@@ -256,7 +270,7 @@ prepare_quantities = rewriter(
         lambda match: _thousands(match).replace("到", "-"),
     ),
     (_TENS_OF_THOUSANDS, r"\1\2万"),
-    (_SHARE, lambda match: f"{match[1]}，共{match[2]}" if int(match[1]) <= int(match[2]) else match.group()),
+    (_SHARE, _share),
     (
         r"(?<=\d)(h|min|s|[km]?g|[cmk]?m|m?[lL]|[GM]B)\s?(?:[~～〜–—]\s?(?=\d)|-(?=\d{1,6}(?:\.\d{1,3})?\s?\1(?![A-Za-z])))",
         r"\1到",
@@ -272,7 +286,9 @@ prepare_quantities = rewriter(
     (_SUM_RANGE, _sum_range),
     (_SUM, _sum),
     (r"(?<=\d)\.00(?=[%％元块]|美元|港元|欧元|英镑|人民币)", ""),
-    (r"(?<=\d)[wW](?=\+|元|用户|粉丝)|(?<=\d)w(?![A-Za-z\d])", "万"),
+    (r"(?<=\d)[wW](?=\+|元|用户|粉丝)|(?<=\d)(?<!\d{4})w(?![A-Za-z\d])", "万"),
+    (r"(?<=\d{4})w(?![A-Za-z\d])", "瓦"),
+    (r"(?a)(?<=[A-Za-z])\d{1,2}(?=[shmg](?![A-Za-z\d]))", lambda match: cardinal(match.group())),  # K8s
     (
         r"(?<=[\d万]元|\w[费費金价])\s?/\s?(?=\d{1,4}(?:\.\d)?\s?(?:小时|分钟|天|日|个月|年|公里|千克|公斤|[kK]?[gmMGL]|斤|次|条|度))",
         "每",
@@ -328,7 +344,8 @@ prepare_quantities = rewriter(
     (r"(?<=[\dmgkKlLG米寸元块塊克斤升吨人位晚天月年件箱瓶粒片盒包袋张個个次度条台支])\s?[*xX×]\s?(?=\d)", "乘"),
     (r"(?<=\d)\.(?=[xX](?![A-Za-z\d]))", "点"),
     (r"(?<=[A-Za-z])\.(?=\d)", ""),
-    (r"(?<![\d/.])(\d{1,3}\.\d{1,2})/(\d{1,3}(?:\.\d)?)(?![\d/.A-Za-z]|[%％℃])", r"\1分，满分\2分"),
+    (r"(?<![\d/.])(\d{1,3}\.\d{1,2})/(\d{1,3}(?:\.\d)?)(?![\d/.A-Za-z]|[%％℃])", _mark),
+    (r"(?<=[A-Z])(\d{1,4})/(?=\d{1,4}次)", r"\1、"),
     (r"(?<![\d/.])(\d{1,3}(?:\.\d)?)/(?=\d{1,3}(?:\.\d)?\s?(?:℃|摄氏度))", r"\1到"),
     (rf"(?<![\d/.])\d{{1,6}}(?:/\d{{1,6}}){{1,5}}(?={_LISTED})", lambda match: match.group().replace("/", "、")),
     (  # prices

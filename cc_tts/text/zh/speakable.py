@@ -33,7 +33,8 @@ _SUPERSCRIPTS = str.maketrans({"²": "平方", "³": "立方", "№": "编号"})
 _LENGTHS = {"mm": "毫米", "cm": "厘米", "m": "米", "km": "千米"}
 _UNITS = {
     "mAh": "毫安时", "kWh": "千瓦时", "kW": "千瓦", "MHz": "兆赫兹", "GHz": "吉赫兹", "kHz": "千赫兹", "Hz": "赫兹",
-    "Mbps": "兆比特每秒", "Gbps": "吉比特每秒", "MB": "兆", "GB": "G", "mph": "英里每小时", "V": "伏", "W": "瓦",
+    "Mbps": "兆比特每秒", "MB/s": "兆每秒", "KB/s": "K每秒", "GB/s": "G每秒",
+    "Ah": "安时", "Gbps": "吉比特每秒", "MB": "兆", "GB": "G", "mph": "英里每小时", "V": "伏", "W": "瓦",
     "hrs": "小时", "hr": "小时",
     "°F": "华氏度", "mmHg": "毫米汞柱", "mmol/L": "毫摩尔每升", "mg/L": "毫克每升", "mL": "毫升",
     "ML": "毫升", "t": "吨", "M": "兆", "Kbps": "千比特每秒", "KB": "K", "rpm": "转每分钟", "dB": "分贝", "cc": "毫升",
@@ -206,7 +207,7 @@ _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _PER = (
-    rf"(?:(?<=[元币幣镑鎊])|(?<=元起))\s?/\s?(?=[\u4e00-\u9fff])|{BEHIND_MEASURE}\s?/\s?(?={STARTS_MEASURE})|(?<=\d[%％])/(?=[年月周日天季期次笔])"
+    rf"(?:(?<=[元币幣镑鎊])|(?<=元起))\s?/\s?(?=[\u4e00-\u9fff])|{BEHIND_MEASURE}\s?/\s?(?={STARTS_MEASURE}|疗程|療程)|(?<=\d[%％])/(?=[年月周日天季期次笔])"
     rf"|(?:(?<=[\d万亿千百%％费費价價])|(?<=\d[A-Za-z])|(?<=\d[A-Za-z]{{2}}))\s?/\s?(?={ONE_MEASURE})"
 )
 """A slash between a sum or a quantity and what it is for."""
@@ -216,6 +217,7 @@ _after_quantities = rewriter(
         "，",
     ),  # but not within 9 3 0 2
     (_PER, "每"),
+    (r"(?<=\d[LlgGmMhVWA])/(?=[\u4e00-\u9fff])", "，"),
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
     (r"(?<=\d)：(?=\d)", ":"),
     (rf"(?<=\d)\s?({'|'.join(_CURRENCIES)})(?![A-Za-z])", lambda match: _CURRENCIES[match[1]]),

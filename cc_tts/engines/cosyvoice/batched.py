@@ -293,14 +293,13 @@ class BatchedLoader:
         num_streams = self._plan(model).num_streams  # there are fewer where the graphs leave less
         runner = self._runner(model, tokenizer, 2, pages_for(0, CHUNK_TOKENS))
         num_slots = num_streams + spare_slots(num_streams)
-        counts = [
-            runner.num_graphs(self._max_rows(num_streams), num_slots, coarseness)
-            for coarseness in range(len(COARSENESS))
-        ]
+        max_rows = self._max_rows(num_streams)
+        counts = [runner.num_graphs(max_rows, num_slots, coarseness) for coarseness in range(len(COARSENESS))]
         try:
-            each_bytes, shared_bytes = runner.graph_bytes(lambda: device_free_bytes(config.device))
+            each_bytes, shared_bytes = runner.graph_bytes(lambda: device_free_bytes(config.device), max_rows)
         except OutOfDeviceMemory:
-            raise ConfigError("not even one CUDA graph fits into the device; set graphs = false") from None
+            remedy = "set graphs = false, or lower tts.max_streams"
+            raise ConfigError(f"not even one CUDA graph fits into the device; {remedy}") from None
         del runner
         _give_memory_back(config.device)
         return counts, each_bytes, shared_bytes

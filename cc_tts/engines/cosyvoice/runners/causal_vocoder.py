@@ -11,7 +11,6 @@ A row does not depend on its batch. Nothing is made twice and nothing is faded: 
 Runs on: the thread that owns the device.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,9 +25,17 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import (
     Piece,
     final_samples,
 )
-from cc_tts.engines.cosyvoice.runners.graphs import batches, bucket_of, buckets_up_to, thinned
+from cc_tts.engines.cosyvoice.runners.graphs import batches, bucket_of
 from cc_tts.engines.cosyvoice.runners.lanes import upload
-from cc_tts.engines.cosyvoice.runners.vocoder import ROW_BUCKETS, SlotVocoder, Synthesis, VocoderRow, pcm_and_finite
+from cc_tts.engines.cosyvoice.runners.vocoder import (
+    ROW_BUCKETS,
+    SlotVocoder,
+    Synthesis,
+    VocoderRow,
+    most_rows,
+    pcm_and_finite,
+    shapes_up_to,
+)
 
 FRAME_BUCKETS: Final = (20, 30, 46, 50, 100, 200, 208)
 """Frames that become audio: first hops of 12 and of 25 tokens without their last four frames, hops of 25 to 100 tokens,
@@ -73,14 +80,13 @@ class CausalVocoderRunner(SlotVocoder):
 
     def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int]]:
         """Rows and frames of what there can be at speed 1, the largest first."""
-        row_buckets = thinned(buckets_up_to(min(max_rows, ROW_BUCKETS[-1]), ROW_BUCKETS), step)
-        return list(itertools.product(row_buckets, FRAME_BUCKETS[::-1]))
+        return shapes_up_to(max_rows, FRAME_BUCKETS, step=step)
 
     @torch.inference_mode()
     def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
         """All but a last chunk leave four frames for the next one, so the first has as many."""
         started = []
-        for bucket, batch in batches(rows, self._num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
+        for bucket, batch in batches(rows, self._num_frames, FRAME_BUCKETS, most_rows):
             num_rows, num_frames = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket))
             if not self._has_buckets:
                 num_rows, num_frames = len(batch), max(1, *(self._num_frames(row) for row in batch))

@@ -46,13 +46,17 @@ def thinned(buckets: Sequence[int], step: int) -> list[int]:
 
 
 def batches(
-    items: Iterable[_Item], size_of: Callable[[_Item], int], buckets: Sequence[int], max_rows: int
+    items: Iterable[_Item],
+    size_of: Callable[[_Item], int],
+    buckets: Sequence[int],
+    max_rows_of: Callable[[int], int],  # of a bucket
 ) -> Iterator[tuple[int, list[_Item]]]:
-    """Items whose sizes fall into one of the ``buckets``, and that bucket; at most ``max_rows`` of them at a time."""
+    """Items whose sizes fall into one of the ``buckets``, and that bucket; at most so many of them at a time."""
     by_bucket: dict[int, list[_Item]] = {}
     for item in items:
         by_bucket.setdefault(bucket_of(size_of(item), buckets), []).append(item)
     for bucket, alike in by_bucket.items():
+        max_rows = max_rows_of(bucket)
         for first in range(0, len(alike), max_rows):
             yield bucket, alike[first : first + max_rows]
 

@@ -125,8 +125,8 @@ class LmRunner:
         """
         for key in self.step_keys(step=step):
             self.record_step(key)
-        for num_rows, width, num_keys in self.prefill_keys(max_width, step=step):
-            self._run_batch([], num_rows, width, num_keys)
+        for prefill_key in self.prefill_keys(max_width, step=step):
+            self.record_prefill(prefill_key)
         self._step.freeze()
         self._prefill.freeze()
 
@@ -140,6 +140,11 @@ class LmRunner:
         """Run and record one shape of decodes, of slots that sample nothing."""
         self._rows.column(Column.UNTIL).zero_()
         self._step.call(key)
+
+    @torch.inference_mode()
+    def record_prefill(self, key: tuple[int, int, int]) -> None:
+        """Run and record one shape of prefills, on scratch."""
+        self._run_batch([], *key)
 
     def step_keys(self, num_slots: int = 0, *, step: int = 1) -> list[tuple[int, int]]:
         """Rows and keys of the decode steps that there can be with so many slots, or with its own; the largest first."""
@@ -177,7 +182,9 @@ class LmRunner:
         Raises ``EngineFailed`` if the inputs do not fit into their slot, ``ValueError`` if one of them is out of range.
         """
         checked = [self._checked(each) for each in prefills]
-        for width, batch in batches(checked, lambda each: len(each.new), WIDTH_BUCKETS, PREFILL_ROW_BUCKETS[-1]):
+        for width, batch in batches(
+            checked, lambda each: len(each.new), WIDTH_BUCKETS, lambda _: PREFILL_ROW_BUCKETS[-1]
+        ):
             num_keys = self._num_keys(max(prefill.end for prefill in batch))
             key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
             self._run_batch(batch, *key)

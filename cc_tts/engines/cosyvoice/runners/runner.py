@@ -285,29 +285,33 @@ class ModelRunner:
             "vocoder": len(self._vocoder.keys(max_rows, step=row_step)),
         }
 
-    def graph_bytes(self, free_bytes: Callable[[], int]) -> tuple[dict[str, int], int]:
-        """Return what a graph of each stage takes, and what all of them share: two of each are recorded and looked at.
-        Raises ``OutOfDeviceMemory`` if not even these fit.
+    def graph_bytes(self, free_bytes: Callable[[], int], max_rows: int) -> tuple[dict[str, int], int]:
+        """Return what a graph of each stage takes, and what all of them share: the two largest of each are recorded and
+        looked at. Raises ``OutOfDeviceMemory`` if not even these fit.
+
+        The graphs of a kind share the memory that the largest of them needs while it runs. The first run of a size, before
+        it is recorded, has memory of its own, which is given back: so the largest share is needed once more.
         """
         each: dict[str, int] = {}
-        shared = 0
-        flow = self.flow_shapes(1, len(COARSENESS) - 1)
-        works: dict[str, list[Callable[[], object]]] = {
-            "lm": [partial(self._lm.record_step, key) for key in self._lm.step_keys()[:2]],
-            "flow": [partial(self._flow.record, shape) for shape in flow[:2]],
-            "vocoder": [partial(self._vocoder.record, key) for key in self._vocoder.keys(1)[:2]],
-        }
+        shares = []
+        flow = sorted(self.flow_shapes(max_rows), reverse=True)
+        works: list[tuple[str, list[Callable[[], object]]]] = [
+            ("lm", [partial(self._lm.record_prefill, key) for key in self._lm.prefill_keys(self.max_width)[:2]]),
+            ("lm", [partial(self._lm.record_step, key) for key in self._lm.step_keys()[:2]]),
+            ("flow", [partial(self._flow.record, shape) for shape in flow[:2]]),
+            ("vocoder", [partial(self._vocoder.record, key) for key in self._vocoder.keys(max_rows)[:2]]),
+        ]
         with self.guarded():
-            for stage, records in works.items():
+            for stage, records in works:
                 taken = []
                 for record in records:
                     before = free_bytes()
                     with (self._sampling if stage == "lm" else self._speaking).entered():
                         record()
                     taken.append(before - free_bytes())
-                each[stage] = max(0, taken[-1])
-                shared += max(0, taken[0] - taken[-1])
-        return each, shared
+                each[stage] = max(each.get(stage, 0), taken[-1])
+                shares.append(max(0, taken[0] - taken[-1]))
+        return each, sum(shares) + max(shares)
 
     def _row(self, each: SlotPrefill, opened: list[int]) -> LmPrefill:
         """The prefill of the language model, with the slot of the flow opened if it begins."""

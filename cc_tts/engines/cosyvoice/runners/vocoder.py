@@ -11,7 +11,7 @@ A row does not depend on its batch; its noise depends on its seed and its place 
 Runs on: the thread that owns the device.
 """
 
-import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,6 +50,11 @@ FRAME_BUCKETS: Final = (
 )
 """24 is a first hop of 12 tokens, which has no crossfade before it; 204 new ones are the last call of a hop of 100 tokens,
 which takes up to two more that had not enough behind them for a call of their own.
+"""
+
+MOST_FRAMES: Final = 1728
+"""The frames of one call, padding included, if it has more than one row. Each of them takes 0.34 MB while the networks run,
+so 32 rows of a long hop would take 2.3 GB, more than a card of 24 GB has left for it; these take 0.6 GB.
 """
 
 _FULL_SCALE: Final = 32767.0
@@ -134,6 +139,23 @@ def _varying(run: Work) -> Work:
     return varying
 
 
+def most_rows(num_frames: int) -> int:
+    """The rows of a call whose rows have so many frames."""
+    return max((rows for rows in ROW_BUCKETS if rows * num_frames <= MOST_FRAMES), default=1)
+
+
+def shapes_up_to(max_rows: int, frame_buckets: Sequence[int], *, step: int) -> list[tuple[int, int]]:
+    """Rows and frames of the calls of up to ``max_rows``, the largest first; of each number of frames every ``step``-th
+    number of rows, its greatest among them.
+    """
+    shapes = [
+        (num_rows, num_frames)
+        for num_frames in frame_buckets
+        for num_rows in thinned(buckets_up_to(min(max_rows, most_rows(num_frames)), ROW_BUCKETS), step)
+    ]
+    return sorted(shapes, key=math.prod, reverse=True)
+
+
 class SlotVocoder(ABC):
     """The runner of a vocoder whose streams have slots, of which there is a fixed number; whoever uses it chooses them. With
     ``graphs`` shapes are filled up to buckets, and on a CUDA device a graph of each is recorded.
@@ -209,14 +231,14 @@ class VocoderRunner(SlotVocoder):
 
     def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int, int]]:
         """Rows, frames and evenness of what there can be at speed 1, the largest first."""
-        row_buckets = thinned(buckets_up_to(min(max_rows, ROW_BUCKETS[-1]), ROW_BUCKETS), step)
-        return list(itertools.product(row_buckets, FRAME_BUCKETS[::-1], (0, 1)))
+        shapes = shapes_up_to(max_rows, FRAME_BUCKETS, step=step)
+        return [(*shape, is_even) for shape in shapes for is_even in (0, 1)]
 
     @torch.inference_mode()
     def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
         """All but a last chunk hold the audio of their last eight frames back and have at least so many."""
         started = []
-        for bucket, batch in batches(rows, lambda row: row.num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
+        for bucket, batch in batches(rows, lambda row: row.num_frames, FRAME_BUCKETS, most_rows):
             num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
             if not self._has_buckets:
                 num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(row.num_frames for row in batch))

@@ -9,8 +9,10 @@ from cc_tts.engines.cosyvoice.model.loader import SpeechModel  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import (  # noqa: E402
+    CAUSAL,
     DitConfig,
     FlowConfig,
     LmConfig,
@@ -18,8 +20,11 @@ from cc_tts.engines.cosyvoice.model.sizes import (  # noqa: E402
     VocoderConfig,
 )
 from cc_tts.engines.cosyvoice.runners import memory_plan  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.memory_plan import GRAPH_SHARE, MemoryPlan, pages_for, plan_memory  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRunner  # noqa: E402
+from tests.support.most_memory import most_bytes  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
@@ -131,3 +136,20 @@ def test_a_cpu_starts(monkeypatch: pytest.MonkeyPatch, type_name: str, available
     assert plan.num_pages >= pages_for(100, TYPICAL_TOKENS)
     assert plan.num_pages <= pages_for(100, 1200), "a CPU speaks two sequences at a time, not more"
     assert plan.num_pages * page_bytes(model) <= 0.6 * available_gb * GB
+
+
+def vocoder_runner(generation: int) -> SlotVocoder:
+    with torch.device("meta"):
+        if generation == 2:
+            return VocoderRunner(Vocoder(VocoderConfig()), num_slots=1)
+        vocoder = CausalVocoder(VocoderConfig(**CAUSAL))
+        vocoder.f0_predictor.double()
+        return CausalVocoderRunner(vocoder, num_slots=1, noise=torch.empty((300 * 480, 9)))
+
+
+@pytest.mark.parametrize("generation", [2, 3])
+def test_no_call_of_the_vocoder_takes_more_than_a_small_card_has_left(generation: int) -> None:
+    runner = vocoder_runner(generation)
+    largest = runner.keys(64)[0]
+    assert largest[0] > 1
+    assert most_bytes(lambda: runner.record(largest)) < 0.7 * GB

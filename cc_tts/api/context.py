@@ -28,11 +28,6 @@ class ApiContext:
     once. ``nodes``: the addresses of other nodes, for requests about their calls. ``pool``: the connection to `cc-tts pool`,
     if there is one. ``workers``: the workers on other machines that this server has reached. ``operations``: the operators'
     commands to the server process.
-
-    ``on_drain`` is called once, when the first drain is asked for; it must return at once (the composition root waits
-    for the calls to end elsewhere). ``nodes``: where requests about calls of other nodes are sent. ``pool``: the connection
-    to `cc-tts pool`, if there is one. ``workers``: those of other machines that this server has reached.
-    ``operations``: what operators ask of the server process.
     """
 
     config: Config

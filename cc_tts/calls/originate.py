@@ -179,7 +179,7 @@ class OutgoingCalls:
                 pointer = "/asserted_identity"
                 fault = "is for calls to an address in sip.trusted_peers or to the registrar"
         if fault:
-            raise Unprocessable(f"{pointer}: {fault}", field_errors=[FieldError(pointer, fault)])
+            raise Unprocessable.about(FieldError(pointer, fault))
 
     def _check_bridge(self, request: OriginateRequest) -> None:
         if request.bridge is not None:

@@ -52,9 +52,6 @@ class PoolLink:
     """The connection and the last messages of the pool. ``node`` returns the state of this server. ``tenants`` returns the
     use of its tenants, called once a report. ``on_workers``, ``on_nodes`` and ``on_leases`` get the pool's messages. ``url``
     is the pool's, ``http`` or ``https``.
-
-    ``node``: how this server is now. ``tenants``: what its tenants use, called once a report. ``on_workers``, ``on_nodes``
-    and ``on_leases`` are called with what the pool says. ``url`` is that of the pool, ``http`` or ``https``.
     """
 
     def __init__(

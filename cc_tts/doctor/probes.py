@@ -1,7 +1,5 @@
 """How the doctor examines the machine: sockets, the kernel's files, limits, child processes. Unknown values are ``None`` or
 empty; nothing is raised for what is found.
-
-Everything returns ``None`` or an empty text for what cannot be known; nothing raises for what it finds.
 """
 
 import os

@@ -73,10 +73,7 @@ _SIGN_OF_CMU: Final = re.compile("|".join(map(re.escape, sorted(_CMU, key=len, r
 
 
 def to_cmu(ipa: str) -> str:
-    """Return English IPA as phones of the CMU dictionary, ``[HH][AH0][L][OW1]``. Empty if a sound does not exist in English.
-
-    It is empty if there is a sound that English has not.
-    """
+    """Return English IPA as phones of the CMU dictionary, ``[HH][AH0][L][OW1]``; empty if English lacks a sound of it."""
     return " ".join(words) if all(words := [_cmu_word(word) for word in ipa.split()]) else ""
 
 

@@ -91,8 +91,6 @@ def _num_active(is_above: npt.NDArray[np.bool_], hangover: int) -> int:
 class LoudnessNormalizer:
     """One stream of PCM. The output is as long as the input, and does not depend on how it is cut. ``gain_db`` applies to
     all of it; minus infinity for silence.
-
-    ``gain_db`` is applied to all of it; minus infinity for silence.
     """
 
     def __init__(self, audio_format: AudioFormat, gain_db: float) -> None:

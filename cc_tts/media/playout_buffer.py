@@ -433,8 +433,6 @@ class PlayoutBuffer:
     def _fade_out(self, head: _Queued, num_bytes: int) -> bytes:
         """Take up to ``num_bytes`` of the utterance and fade them to silence. If less than a ramp is left, the ramp
         continues over the last value, since earlier sound has already left.
-
-        When less than a ramp is left, the ramp goes on over the last value: sound that has left cannot be faded.
         """
         part = self._take(head, min(num_bytes, head.available))
         last = part[-BYTES_PER_SAMPLE:] or self._last_frame[-BYTES_PER_SAMPLE:]

@@ -32,9 +32,6 @@ class PlayoutSpeech(_Event, frozen=True):
 class PlayoutUnderrun(_Event, frozen=True):
     """The utterance ran dry in the middle. Reported when its audio continues or it is cut, with the length of the inserted
     silence. An utterance that turns out to be finished has not run dry.
-
-    Reported when its audio goes on, or when it is cut, with the silence that was inserted. An utterance that turns out
-    to be finished has not run dry.
     """
 
     missing_ms: float

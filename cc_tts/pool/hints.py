@@ -1,7 +1,5 @@
 """How many workers and nodes there should be, from their reports: for an autoscaler or an operator. It adds several at once
 when capacity gets short, and removes one after a long calm, since a machine with a GPU takes minutes to start.
-
-More at once when it gets tight, one less after a long calm: a machine with a GPU takes minutes to come.
 """
 
 import math

@@ -57,8 +57,6 @@ class Link:
     working thread, so that the server sees whether it works. Until the child works nobody empties the inbox, so a shutdown
     ends the process on the reader thread.
 
-    Pings are answered when the working thread comes to them, so that the server sees whether it works. Until the child
-    works nobody empties the inbox, so a shutdown ends the process on the reader thread.
     Runs on: the working thread.
     """
 
@@ -165,8 +163,6 @@ def begin(settings_type: type[S], messages: Sequence[type[Message]]) -> tuple[Ch
 def connect(settings_type: type[S]) -> tuple[socket.socket, S]:
     """Return the socket of ``--channel-fd``, and the settings from standard input. SIGINT is ignored, since the server ends
     its children.
-
-    SIGINT is ignored: the server ends its children.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parser = argparse.ArgumentParser(description="a child process of cc-tts serve")

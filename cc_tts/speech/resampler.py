@@ -19,10 +19,8 @@ _INT16: Final = np.iinfo(np.int16)
 
 
 class StreamResampler:
-    """The state of one stream. Equal rates pass through. The output does not depend on how the input is cut; its length is
-    the nearest whole number of samples.
-
-    Any cutting of the same input gives the same output, to the bit; its length is the nearest whole number of samples.
+    """The state of one stream. Equal rates pass through. The output does not depend, to the bit, on how the input is cut;
+    its length is the nearest whole number of samples.
     """
 
     def __init__(self, source_rate_hz: int, target_rate_hz: int) -> None:

@@ -131,9 +131,6 @@ class SharedSynthesis:
     async def read(self, listener: "Listener") -> SpeechChunk | None:
         """Return the listener's next chunk; ``None`` at the end, and for a listener that has left. Raises the synthesis's
         error after its chunks; at once for a listener that joined and has heard nothing yet, so that it can begin again.
-
-        Raises what the synthesis failed with, after the chunks that it gave; at once to a listener that joined and has
-        heard nothing yet, so that it can begin again.
         """
         while listener in self.listeners:
             place = listener.num_read - self._num_dropped

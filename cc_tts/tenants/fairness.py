@@ -35,9 +35,6 @@ class Fairness:
     ) -> bool:
         """Return whether a new stream of ``tenant`` is refused in favour of others. ``running``: the streams of each tenant
         now; ``weights``: of all configured tenants; ``utilisation``: of the engine's capacity, 0 to 1.
-
-        ``running``: streams of each tenant now; ``weights``: of all that are configured; ``utilisation``: of what the
-        engine may promise, 0 to 1.
         """
         if utilisation <= BUSY:
             return False

@@ -1,7 +1,4 @@
-"""One leg: the signalling of a pjsua2 call. Its media is in :mod:`cc_tts.ua.leg_media`. Runs on: the SIP thread.
-
-Its media is :mod:`cc_tts.ua.leg_media`.
-"""
+"""One leg: the signalling of a pjsua2 call. Its media is in :mod:`cc_tts.ua.leg_media`. Runs on: the SIP thread."""
 
 import functools
 from collections.abc import Callable

@@ -147,6 +147,13 @@ def test_the_list_of_rfcs_names_files_that_cite_them() -> None:
                 assert f"RFC {match[1]}" in (ROOT / name).read_text(encoding="utf-8"), f"{name}: no RFC {match[1]}"
 
 
+def test_the_list_of_rfcs_has_one_row_for_a_topic() -> None:
+    lines = (ROOT / "docs/rfc.md").read_text(encoding="utf-8").splitlines()
+    topics = [line.split("|")[1:4] for line in lines if line.startswith("| RFC ")]
+    assert topics
+    assert not [topic for topic in topics if topics.count(topic) > 1]
+
+
 def test_decisions_are_numbered_and_complete() -> None:
     names = sorted(path.name for path in (ROOT / "docs/decisions").glob("*.md"))
     assert [name[:4] for name in names] == [f"{number:04}" for number in range(1, len(names) + 1)]

@@ -131,8 +131,6 @@ class Connection(web.RequestHandler):
 class Listener:
     """Serves an application. ``runner_options`` are those of ``web.AppRunner``. A handler is not cancelled when its client
     disconnects, so that a call is never left half placed.
-
-    Handlers are not cancelled when a client hangs up, so that a call is not left half placed.
     """
 
     def __init__(self, app: web.Application, http: HttpConfig, *, clock: Clock, **runner_options: Any) -> None:

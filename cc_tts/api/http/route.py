@@ -126,8 +126,6 @@ class RouteTable(list[Route]):
     def add(self, method: Method, path: str, *, scope: Scope | None, **options: Any) -> Callable[[H], H]:
         """Decorate a handler. Its docstring is the summary, its name in camel case the operation id, and its annotations the
         types of body and response. ``options`` are the other fields of :class:`Route`.
-
-        ``options`` are the other fields of :class:`Route`.
         """
 
         def declare(handler: H) -> H:

@@ -2,9 +2,6 @@
 digits, except the words of the disclosure, the instructions and the relay. The UA process does not read it. Fields that
 later versions add have defaults, so that a record of another version can be read; :data:`VERSION` counts incompatible
 changes.
-
-The UA process does not read it. Fields that later versions add have defaults, so that a record of another version can be
-read; :data:`VERSION` counts changes for which that is not so.
 """
 
 import dataclasses

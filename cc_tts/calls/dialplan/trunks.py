@@ -73,7 +73,7 @@ class Trunks:
         is_number = NUMBER.fullmatch(to) is not None
         if trunk is None and not is_number:
             if from_ and NUMBER.fullmatch(from_):
-                raise _fault("/from", "a number is for calls by a trunk; write a SIP URI")
+                raise Unprocessable.about(FieldError("/from", "a number is for calls by a trunk; write a SIP URI"))
             self._check_not_around(to, tenant)
             return Attempt(trunk="", to=to, from_=from_ or "")
         first = self._by_prefix(to, tenant) if trunk is None else self._named(trunk, tenant)
@@ -152,19 +152,21 @@ class Trunks:
     def _named(self, name: str, tenant: str) -> str:
         trunk = self._trunks.get(name)
         if trunk is None or not trunk.may_be_used_by(tenant):  # who may not use it does not learn whether it is there
-            raise _fault("/trunk", "there is no such trunk")
+            raise Unprocessable.about(FieldError("/trunk", "there is no such trunk"))
         return name
 
     def _check_not_around(self, uri: str, tenant: str) -> None:
         """Refuse a URI at a trunk that the tenant may not use: the carrier knows our address and would accept the call."""
         host = destination(uri).rstrip(".")
         if any(host in trunk.hosts and not trunk.may_be_used_by(tenant) for trunk in self._trunks.values()):
-            raise _fault("/to", "is at a host that may not be called")
+            raise Unprocessable.about(FieldError("/to", "is at a host that may not be called"))
 
     def _by_prefix(self, number: str, tenant: str) -> str:
         matches = max(self._matches(number, tenant), key=lambda match: match[0], default=None)
         if matches is None:
-            raise _fault("/to", "no trunk has a prefix of this number; write a SIP URI, or name a trunk")
+            raise Unprocessable.about(
+                FieldError("/to", "no trunk has a prefix of this number; write a SIP URI, or name a trunk")
+            )
         return matches[1]
 
     def _matches(self, number: str, tenant: str) -> Iterator[tuple[int, str]]:
@@ -187,8 +189,4 @@ def _check_host(uri: str, trunk: TrunkConfig) -> None:
     """Refuse a URI at another host, since that host could ask for the trunk's password."""
     target, own = parts_of(uri), parts_of(f"{uri.partition(':')[0]}:{trunk.host}")
     if target is None or own is None or target[2:] != own[2:]:
-        raise _fault("/to", "is not at the host of the trunk")
-
-
-def _fault(pointer: str, detail: str) -> Unprocessable:
-    return Unprocessable(f"{pointer}: {detail}", field_errors=[FieldError(pointer, detail)])
+        raise Unprocessable.about(FieldError("/to", "is not at the host of the trunk"))

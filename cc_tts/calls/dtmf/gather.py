@@ -50,11 +50,6 @@ class GatherRequest:
     ``inter_digit_timeout_ms`` for each later one, ``timeout_ms`` for all keys, counted from the end of the first prompt.
     ``invalid_prompt`` is said before another try, else ``prompt`` again. The digits of a ``sensitive`` gather go to
     ``digits_to``, and to readers of events that may see digits. ``then`` is what happens to the call afterwards.
-
-    ``initial_timeout_ms`` is up to the first key, ``inter_digit_timeout_ms`` up to each later one, ``timeout_ms`` for the
-    whole from the end of the first prompt on. ``invalid_prompt`` is said before another try, else ``prompt`` again. The
-    digits of a ``sensitive`` one go to ``digits_to``, and to readers of events that may see digits. ``then`` is what happens
-    to the call afterwards.
     """
 
     gather_id: str | None = None
@@ -78,9 +73,6 @@ class GatherRequest:
 class Gather:
     """One gather: its request and its progress. ``result`` is ``None`` while it runs. ``say`` queues a prompt, or raises if
     it cannot be spoken now; ``silence`` cuts a prompt with a cause; ``on_complete`` is called once.
-
-    ``say`` queues a prompt, or raises if it cannot be spoken now; ``silence`` cuts one with a cause; ``on_complete`` is
-    called once.
     """
 
     def __init__(

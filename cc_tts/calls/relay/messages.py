@@ -1,7 +1,5 @@
 """The messages of ConversationRelay, one struct a type, with the names that Twilio and Telnyx use. Unknown fields of an
 application are ignored, since it may be written for another version.
-
-What an application says besides is not looked at: it may be written for another version of theirs.
 """
 
 import json

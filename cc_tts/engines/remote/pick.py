@@ -77,9 +77,6 @@ def tiers(generations: AbstractSet[str], weights: Mapping[str, float], key: str)
     """Return the generations in the order in which a stream tries them. ``weights``: the share of all keys, 0 to 1, of each
     generation that is named there, decided by a hash of the key. The other keys go to the generations that are not named,
     the newest first, and try the named ones last.
-
-    ``weights``: the share of all keys, 0 to 1, that each generation named there is to get, decided by a hash of the key.
-    The rest goes to the generations that are not named, the newest first. Named ones are asked last by the keys of others.
     """
     chosen = _chosen(weights, key)
     first = [frozenset({chosen})] if chosen is not None and chosen in generations else []

@@ -125,8 +125,6 @@ class WorkerEngine:
     def utilisation(self, voice: str) -> float:
         """Return the share of open streams among those that the workers with the voice have or would accept. This is not
         ``EngineLoad.utilisation``: a fast device works ahead, and refuses streams long before it is always busy.
-
-        Not ``EngineLoad.utilisation``: a fast device speaks ahead, and refuses long before it is busy all the time.
         """
         if (beside := self._beside_for(voice)) is not None:
             return beside.utilisation(voice)

@@ -50,9 +50,6 @@ class Segment:
 class IncrementalText(IncrementalSource):
     """One text. Nothing is lost: the taken and the pending text together are the appended text. A text whose reader has
     waited ``idle_timeout_s`` for more ends, since it blocks the prompts behind it.
-
-    A text whose reader has waited ``idle_timeout_s`` for more ends
-    by itself, since it keeps the prompts behind it waiting.
     """
 
     def __init__(

@@ -20,8 +20,6 @@ dB.
 class VoiceLevels:
     """The levels that the engines know, and those of other voices, measured over their first seconds. A cloned voice is as
     loud as its reference, and only its speech shows how loud that is.
-
-    A cloned voice is as loud as its reference, and only its speech shows how loud that is.
     """
 
     def __init__(self, target_dbfs: float) -> None:

@@ -94,9 +94,6 @@ class InboundPolicy:
         """Check a request other than ACK when it arrives; ``None`` lets it pass. ``in_dialog`` is called only if needed.
         Requests in a dialog pass, since the far side of a call that we place need not be an allowed peer, and tags cannot be
         guessed (RFC 3261 §19.3).
-
-        ``in_dialog`` is asked only where it matters: what belongs to a dialog is not stopped here, since the far side of a
-        call that we place need not be an allowed peer, and a dialog's tags cannot be guessed (RFC 3261 §19.3).
         """
         is_ambiguous = sip_message.is_ambiguous(message)
 

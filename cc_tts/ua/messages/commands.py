@@ -32,8 +32,6 @@ class SetAccepting(Command, frozen=True):
 class ApplySettings(Command, frozen=True):
     """Apply the settings that ``config.RELOADABLE`` names. The answer is :class:`SettingsApplied`. ``renew_tls``: files of
     ``tls`` have changed, so the listener must read them again.
-
-    ``renew_tls``: files of ``tls`` have changed, so that the listener reads them again.
     """
 
     settings: UaSettings

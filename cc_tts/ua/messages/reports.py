@@ -79,8 +79,6 @@ KeyMethod = DtmfMethod | Literal["line"]
 class MediaActive(CallReport, frozen=True):
     """The leg has a codec and its playout buffer is connected. Sent again when one of these changes. ``dtmf``: how keys can
     be sent, ``None`` if the far side takes neither telephone events nor INFO.
-
-    ``dtmf``: how keys can be sent, ``None`` if the far side takes neither telephone events nor INFO.
     """
 
     codec: str
@@ -107,8 +105,6 @@ class DtmfBegan(CallReport, frozen=True):
 class DtmfReceived(CallReport, frozen=True):
     """One digit (RFC 4733 event, SIP INFO or a line without SIP), once its length is known. ``at_ns``: when the key went
     down. ``duration_ms`` 0: the sender gave none.
-
-    ``duration_ms`` 0: the sender gave none.
     """
 
     digit: str
@@ -330,8 +326,6 @@ class PlayoutReport(CallReport, frozen=True):
 class CallAudio(CallReport, frozen=True):
     """Frames of 20 ms at the leg's clock rate (the payload), in order. ``at_ns``: when the media clock handled the first.
     ``num_dropped``: frames lost before the first one, since the server was too slow.
-
-    ``num_dropped``: frames lost before the first one, since the server did not take them in time.
     """
 
     direction: AudioDirection

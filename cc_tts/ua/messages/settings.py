@@ -116,8 +116,6 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     def account_uri(self) -> str:
         """Return the default From of calls that we place: the registered user, or :attr:`local_uri`. A ``sips:`` registrar
         makes a ``sips:`` address of record (RFC 3261 §26.2.2), with TLS on every hop of its calls.
-
-        A ``sips:`` registrar makes a ``sips:`` address of record (RFC 3261 §26.2.2): TLS on every hop of its calls.
         """
         if not self.registration.registrar:
             return self.local_uri

@@ -21,8 +21,6 @@ _FINAL: Final = 200
 class Notification:
     """A NOTIFY of the package: the status in its body, 0 if there is none, and whether it is the last. ``refer`` is the CSeq
     of its REFER, ``None`` if it does not say (RFC 3515 §2.4.6).
-
-    ``refer`` is the CSeq of the REFER that it is about, ``None`` if it does not say (RFC 3515 §2.4.6).
     """
 
     sip_code: int

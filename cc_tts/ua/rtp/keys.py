@@ -86,8 +86,6 @@ class Keypad:
     ) -> list[Edge]:
         """Handle one packet of an event; return which keys went down or up with it, in order. ``is_update``: PJMEDIA takes
         it for the same key as the packet before, judging by digit and duration alone.
-
-        ``is_update``: PJMEDIA takes it for the same key as the packet before, by digit and duration alone.
         """
         edges: list[Edge] = []
         down = self._down

@@ -25,8 +25,6 @@ def port_of(name: str) -> int | None:
 class RtpSourceWatch:
     """Reports once for each call that RTP comes from elsewhere, or that it is not heard. ``follows_rtp``: the build then
     also sends to the new source.
-
-    ``follows_rtp``: the build then sends to where it comes from.
     """
 
     def __init__(self, call_id: str, *, follows_rtp: bool) -> None:

@@ -14,8 +14,6 @@ MAX_PENDING: Final = 32
 class InfoKeys:
     """Sends one key after another: the next when the one before was answered and its duration is over, so that the order is
     kept. ``send`` gets a body; ``on_failed`` gets the reason why the remaining keys are not sent.
-
-    ``send`` gets a body; ``on_failed`` why the keys that are left are not sent.
     """
 
     def __init__(self, send: Callable[[str], None], on_failed: Callable[[str], None]) -> None:

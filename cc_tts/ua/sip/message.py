@@ -72,9 +72,6 @@ def contradiction(message: str) -> str:
     """Return what is wrong with CSeq or Content-Length of a request, in words for a reason phrase; empty if nothing is.
     PJSIP checks neither the method in CSeq (RFC 3261 §8.1.1.5) nor, in a datagram, Content-Length against the actual body
     (§18.3).
-
-    PJSIP compares neither: the method in CSeq (RFC 3261 §8.1.1.5) and, in a datagram, Content-Length with what there is of a
-    body (§18.3).
     """
     method = message.partition(" ")[0]
     if header_value(message, "cseq").split()[1:] != [method]:

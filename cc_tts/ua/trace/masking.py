@@ -1,7 +1,7 @@
 """Masks secrets in SIP messages: texts to be spoken, credentials, media keys, digits. A mask has the length of the original,
 so that Content-Length and offsets stay right.
 
-What is masked keeps its length, so that Content-Length and offsets stay right. Patterns are looked for in lower case, and
+Patterns are looked for in lower case, and
 only where a word of theirs is there: most messages have none.
 """
 

@@ -107,6 +107,15 @@ async def test_the_dialplan_has_a_text_spoken_and_goes_on(
     assert audio_match.share_heard(wanted, heard, slip_ms=RECORDING_SLIP_MS) >= MOST
 
 
+async def test_the_dialplan_knows_that_a_call_was_refused(server: Server, pbx: Asterisk) -> None:
+    local = {"Channel": "Local/520@from-phone/n", "Application": "Wait", "Data": "5", "Async": "true"}
+    async with server.events() as log:
+        await pbx.action("Originate", Variable="__TTS_VOICE=nobody", **local)
+        ended = await log.wait("call.terminated")
+    assert ended["data"]["ending"] == {"result": "rejected", "reason": "unknown_voice", "sip_code": 400}
+    assert (await pbx.event("UserEvent", UserEvent="TtsLine"))["Status"] == "NOANSWER"
+
+
 @pytest.mark.parametrize(("number", "transport"), BOTH)
 async def test_a_key_interrupts_and_a_gather_collects(
     server: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path, number: str, transport: str

@@ -18,12 +18,14 @@ _MEASURES = (
 )
 
 _ALWAYS = "".join(one for one in _MEASURES if one not in _OTHER_WORDS)
-STARTS_MEASURE = rf"\s?(?:[{_ALWAYS}]|{'|'.join(f'{one}(?![{rest}])' for one, rest in _OTHER_WORDS.items())})"
-"""Where a measure word begins behind a number; not before 室, 房 and 路, whose numbers are names."""
 _LONG_MEASURES = (
-    "疗程|療程|课时|课時|学时|工时|人次|车次|间夜"
+    "学分|學分|积分|積分|航段|疗程|療程|课时|课時|学时|工时|人次|车次|间夜"
     "|个月|個月|季度|学期|學期|学年|工作日|自然日|交易日|小时|小時|分钟|分鐘|公里|千米|公斤|千克|毫升|平方?米|立方米?"
 )
+STARTS_MEASURE = (
+    rf"\s?(?:[{_ALWAYS}]|{_LONG_MEASURES}|{'|'.join(f'{one}(?![{rest}])' for one, rest in _OTHER_WORDS.items())})"
+)
+"""Where a measure word begins behind a number; not before 室, 房 and 路, whose numbers are names."""
 ONE_MEASURE = rf"(?:{_LONG_MEASURES}|[{_MEASURES}])(?=$|\W|[起以乘加])"
 """A measure word with which what is said of it ends."""
 _PERIODS = "年月日号號楼樓层層座栋棟期级級"

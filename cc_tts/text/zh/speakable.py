@@ -145,7 +145,7 @@ def _is_seam(text: str, position: int) -> bool:
 
 
 _ITEM = (
-    r"(?<![第图圖表注式选選看见見和与與或及至到如是])([①-⑳])[、.．]?\s?(?=[\u4e00-\u9fff]|\d{4}[/年-])"
+    r"(?<![第图圖表注式选選看见見和与與或及至到如是])([①-⑳])[、.．]?\s?(?=[\u4e00-\u9fff]|[A-Z]{2}|\d{4}[/年-])"
     r"(?![号號步项項条條种種类類款栏欄题題楼樓层層和与與或及至到还還所中])"
 )
 """A circled number before an entry of a list: ①打开设置, but neither 第①步 nor 如图①所示."""
@@ -207,7 +207,7 @@ _scores = rewriter(
     (r"[\u4e00-\u9fff]{1,16} ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _PER = (
-    rf"(?:(?<=[元币幣镑鎊])|(?<=元起))\s?/\s?(?=[\u4e00-\u9fff])|{BEHIND_MEASURE}\s?/\s?(?={STARTS_MEASURE}|疗程|療程)|(?<=\d[%％])/(?=[年月周日天季期次笔])"
+    rf"(?:(?<=[元币幣镑鎊])|(?<=元起))\s?/\s?(?=[\u4e00-\u9fff])(?![一二三四五]等)|{BEHIND_MEASURE}\s?/\s?(?={STARTS_MEASURE}|疗程|療程)|(?<=\d[%％])/(?=[年月周日天季期次笔])"
     rf"|(?:(?<=[\d万亿千百%％费費价價])|(?<=\d[A-Za-z])|(?<=\d[A-Za-z]{{2}}))\s?/\s?(?={ONE_MEASURE})"
 )
 """A slash between a sum or a quantity and what it is for."""

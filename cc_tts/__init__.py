@@ -2,6 +2,6 @@
 
 import os
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else onnxruntime (from 1.29 on) reports each start to its maker
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else onnxruntime 1.29 and later reports each start to Microsoft
 
 __version__ = "0.1.0"

@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_service = arguments[:1] and arguments[0] in _SERVICES
     if is_service:
         _take_signals()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # as of sys.stderr: a terminal may not have the characters
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as sys.stderr does: the terminal's encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
     options = _parser(arguments).parse_args(arguments)
     from cc_tts.config import load as configuration

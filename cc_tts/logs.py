@@ -221,7 +221,7 @@ def _uncaught(exc_info: Any) -> None:
     if issubclass(exc_info[0], KeyboardInterrupt):
         return
     get("python").error("uncaught_exception", exc_info=exc_info)
-    if _pipeline is not None and _pipeline.level > logging.ERROR:  # of a command, which says nothing else
+    if _pipeline is not None and _pipeline.level > logging.ERROR:  # a command that logs nothing
         sys.__excepthook__(*exc_info)
 
 

@@ -288,7 +288,7 @@ class Server:
         finally:
             for task in background:
                 task.cancel()
-            if is_serving or not self.ua.has_adopted:  # else its calls are for the next server that tries
+            if is_serving or not self.ua.has_adopted:  # otherwise the calls stay for the next server that starts
                 await self.ua.stop()
                 await self.registry.recordings.stop()
             await self._stop_all()
@@ -307,7 +307,7 @@ class Server:
 
     async def _start(self) -> None:
         """Start what :meth:`run` has not started, including the children."""
-        await self.ua.adopt()  # before the engine loads, which may take longer than the calls are kept
+        await self.ua.adopt()  # before the engine loads, which may take longer than the UA process keeps the calls
         self.registry.recordings.start()
         helpers = [self.engine.start(), self.text_process.start()]
         if listens(self._config):
@@ -394,13 +394,13 @@ class Server:
         self.events.close()
         await self._listener.stop()
         await self.accounting.stop()
-        await self.webhooks.stop(timeout_s=0)  # the next server has the calls the sooner
+        await self.webhooks.stop(timeout_s=0)  # do not wait: the next server can adopt the calls sooner
         for call in self.registry.calls():
             call.spans.leave()
         await self._tracer.stop(otlp.HANDOVER_TIMEOUT_S)
         log.info("handed_over", calls=self.registry.num_calls)
         sys.stderr.flush()
-        os._exit(0)  # as otherwise asyncio ends the processes that it has started; the others end without their server
+        os._exit(0)  # asyncio's cleanup would end the UA processes; the other children end by themselves
 
     async def _reload_on_hangup(self) -> None:
         while True:
@@ -476,7 +476,7 @@ class Server:
         for workers in self._elsewhere:
             workers.generations = config.tts.generations
         self.mrcp.reload(config)
-        refused = await self.ua.reload(self._config, renew_tls=renew_tls)  # with levels of the log that came meanwhile
+        refused = await self.ua.reload(self._config, renew_tls=renew_tls)  # with log levels that were changed meanwhile
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
         if config.log.level != before.log.level:
@@ -517,7 +517,7 @@ def serve(
     """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP; ``asked`` are those of
     :func:`cc_tts.ua.client.ask_waiting_processes`.
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something that could be changed
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # ignored until the server can reload
     logs.configure(level=config.log.level, json=config.log.json, process="server")
 
     async def main() -> None:

@@ -39,7 +39,7 @@ def read(path: Path, *, rate_hz: int, max_s: float) -> bytes:
                 return file.readframes(file.getnframes())
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    except (wave.Error, EOFError, RuntimeError):  # the last one where a length points beyond the end of the file
+    except (wave.Error, EOFError, RuntimeError):  # RuntimeError: a length points beyond the end of the file
         pass
     raise ValueError(
         f"{path} is no WAV file of {rate_hz} Hz, mono, 16 bit; sox {path} -r {rate_hz} -c 1 -b 16 OUT.wav makes one"

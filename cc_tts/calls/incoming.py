@@ -135,7 +135,7 @@ class IncomingCalls:
         traces.note_begin(call)
         call.publish(types.CallIncoming(source=message.source, **call.parties))
         try:
-            if self._table.draining:  # it came in before the UA process knew of the drain
+            if self._table.draining:  # it arrived before the UA process learned of the drain
                 raise Draining(retry_after_s=config.sip.retry_after_s)
             decision = routing.decide(
                 request_uri=message.request_uri,
@@ -190,7 +190,7 @@ class IncomingCalls:
             self._connect_media(call, decision.media_url, decision.media_dialect, unreachable)
         elif decision.answer == "ring":
             call.timer.set(decision.ring_ms / 1000, call.accept)
-            call.player.prepare()  # not below: a call that perhaps nobody answers occupies no engine
+            call.player.prepare()  # only here: a call that may never be answered occupies no engine
         else:
             timeout_s = self._services.config.calls.manual_answer_timeout_s
             call.timer.set(timeout_s, partial(_nobody_answered, call, decision.unanswered))

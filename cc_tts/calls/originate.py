@@ -120,14 +120,14 @@ class OutgoingCalls:
             or not call.trunk
             or call.answered_at_s is not None
             or call.local_reason is not None
-            or ended.ended_by == "full"  # no fault of the trunk's, and the next one would fare the same
+            or ended.ended_by == "full"  # our own limit: no fault of the trunk, and the next one would fail too
         ):
             return False
         is_unreachable = ended.ended_by == "unreachable"
         attempt = self._services.trunks.next_for(call.id, sip_code=ended.sip_code, is_unreachable=is_unreachable)
         if attempt is None or call.invite is None or self._table.draining:
             return False
-        self._ua.note_end(call.id)  # of the attempt: the call goes on
+        self._ua.note_end(call.id)  # the end of the attempt, not of the call
         invite = msgspec.structs.replace(call.invite, to=attempt.to, from_=attempt.from_, trunk=attempt.trunk)
         try:
             self._ua.originate(invite, beside=call.bridge.kept.other_call_id if call.bridge.kept else "")
@@ -231,7 +231,7 @@ def _renew_leg(call: Call, attempt: Attempt) -> None:
 def _invite(request: OriginateRequest, call: Call) -> messages.Originate:
     asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
     if call.trace is not None and "x-traceparent" not in map(str.lower, request.headers):
-        asserted["X-Traceparent"] = call.traceparent  # as of calls that come in
+        asserted["X-Traceparent"] = call.traceparent  # as for incoming calls
     return messages.Originate(
         call_id=call.id,
         to=request.to,

@@ -290,7 +290,7 @@ class CallRegistry:
             if call.state is CallState.TERMINATED:
                 self._table.retire(call)
                 self.bridges.ended(call)
-        elif isinstance(message, messages.CallEnded):  # of a call that was not adopted
+        elif isinstance(message, messages.CallEnded):  # the end of a call that was not adopted
             self._ua.note_end(message.call_id)
 
     def _note_registration(self, message: messages.RegistrationChanged) -> None:

@@ -46,7 +46,7 @@ def load(
         key, sign, value = override.partition("=")
         if not sign:
             raise ConfigError(f"--set {override}: write it as section.key=value")
-        parts = re.findall(r'"([^"]*)"|([^.]+)', key.strip())  # at the dots outside quotes: routes."7.1".greeting
+        parts = re.findall(r'"([^"]*)"|([^.]+)', key.strip())  # split at the dots outside quotes: routes."7.1".greeting
         _set(tree, [quoted or plain for quoted, plain in parts], value.strip(), origin=f"--set {key}")
     _rename(tree, warn)
     return from_tree(tree)

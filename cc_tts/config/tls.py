@@ -101,7 +101,7 @@ def _pair(tls: TlsConfig) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     except ssl.SSLError:
         raise ConfigError(f"tls.certificate_file: {tls.certificate_file} holds a damaged certificate") from None
     try:
-        # without a function OpenSSL would ask for a password at the terminal
+        # without a function OpenSSL asks for the password at the terminal
         server.load_cert_chain(tls.certificate_file, tls.private_key_file, password=lambda: tls.private_key_password)
     except ssl.SSLError as error:
         raise ConfigError(_pair_fault(tls, error.reason or "")) from None

@@ -129,7 +129,7 @@ def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: M
     cannot be read.
     """
     wire.check(config.remote)
-    if purpose != "serve":  # somebody waits for the answer
+    if purpose != "serve":  # somebody waits for the result of a command
         patience_s = min(config.tts.worker_start_timeout_s, CONNECT_TIMEOUT_S)
         config = replace(config, tts=replace(config.tts, worker_start_timeout_s=patience_s))
     return RemoteWorkers(config, clock=clock, metrics=metrics)

@@ -80,7 +80,7 @@ def to_cmu(ipa: str) -> str:
 def _cmu_word(word: str) -> str:
     phones: list[str] = []
     is_marked = any(mark in word for mark in _CMU_STRESS)
-    stress = "0" if is_marked else "1"  # of a word without marks the first full vowel's
+    stress = "0" if is_marked else "1"  # in a word without stress marks the first full vowel is stressed
     for sign in _SIGN_OF_CMU.findall(_SYLLABIC.sub(r"ə\1", unicodedata.normalize("NFC", word))):
         if sign in _CMU_STRESS:
             stress = _CMU_STRESS[sign]

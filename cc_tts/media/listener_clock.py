@@ -48,7 +48,7 @@ class ListenerClock:
         self._guard_ms = guard_ms
         self.sent_ms = 0.0  # all audio handed out so far
         self._dry_ms = -math.inf  # the instant at which all that was sent is played
-        self._due_ms: float | None = math.inf  # of a piece that ends a silence
+        self._due_ms: float | None = math.inf  # when a chunk that ends a silence is due
         self._is_spoken = True
 
     @property

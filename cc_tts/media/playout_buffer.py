@@ -297,7 +297,7 @@ class PlayoutBuffer:
             room = self._frame_bytes - len(frame)
             if head.state is not _State.PLAYING and not self._start(head, room, now_ns):
                 break
-            # before available: if one of these is set, available is all there is
+            # read before `available`: if one of these is set, nothing more will be added
             finished, awaits_more = head.finished, head.awaits_more
             if head.available < room and not finished:  # it runs dry within this frame
                 frame += self._rest(head, room, now_ns) if awaits_more else self._starve(head, room)

@@ -54,7 +54,7 @@ def run(config: Config, listen: str, *, generation: str = "", model: str = "") -
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        is_own = ray_hosts.connect(config)  # it may take half a minute, on this thread
+        is_own = ray_hosts.connect(config)  # it may block this thread for half a minute
         threads.run(_serve(config, host, port, tls, generation=generation, is_own=is_own))
     except _Stopped:
         log.warning("stopped_while_starting")
@@ -94,7 +94,7 @@ async def _serve(
         await web.TCPSite(runner, host, port, ssl_context=tls).start()
         state.start()
         log.info("pool_listens", host=host, port=port, tls=tls is not None)
-        await first_of(state.ended(), stop.wait())  # whoever started a pool that has lost Ray starts it again
+        await first_of(state.ended(), stop.wait())  # if Ray is lost, the pool ends and its service manager restarts it
     except OSError as error:
         raise ConfigError(f"--listen {addresses.host_port(host, port)}: {error.strerror}") from None
     finally:

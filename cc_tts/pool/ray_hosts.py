@@ -242,7 +242,7 @@ class RayHosts:
             if name.startswith("worker-"):
                 try:
                     found[name] = ray.get_actor(name)
-                except ValueError:  # it has just gone
+                except ValueError:  # the actor has just gone
                     continue
         self._actors = found
         self._asked = {name: ref for name, ref in self._asked.items() if name in found}

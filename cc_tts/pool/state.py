@@ -148,7 +148,7 @@ class PoolState:
                 await self.poll()
             except ProcessFailed:
                 raise
-            except Exception:  # the next look may find what this one did not
+            except Exception:  # the next poll may succeed
                 log.exception("look_failed")
             await asyncio.sleep(LOOK_INTERVAL_S)
 

@@ -304,7 +304,7 @@ class WorkerHost:
 
 
 async def _start(connection: RemoteConnection) -> None:
-    with contextlib.suppress(ProcessFailed):  # it goes on trying
+    with contextlib.suppress(ProcessFailed):  # the connection keeps trying
         await connection.start()
 
 

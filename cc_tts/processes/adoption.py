@@ -254,7 +254,7 @@ def ask(path: Path, request: Adopt) -> AskedChild | None:
         asked = AskedChild(sock, pid, os.pidfd_open(pid))
         with contextlib.suppress(ConnectionError):
             sock.sendall(encode(request))
-    except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):  # what has ended without removing it
+    except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):  # it has ended and left its socket behind
         sock.close()
         return None
     except OSError as error:

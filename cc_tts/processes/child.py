@@ -132,7 +132,7 @@ def run(
     link = Link(channel)
     try:
         channel.send(Hello(protocol=PROTOCOL_VERSION, process=process, pid=os.getpid(), build=build(settings)))
-        link.start()  # before anything is loaded, which may take longer than anybody waits for an end
+        link.start()  # before loading, which may take longer than the server waits for an end
         try:
             work = start(settings, link)
         except Exception as error:  # noqa: BLE001 - whatever a library throws, the reason must reach the operator

@@ -240,7 +240,7 @@ class Peer(ABC):
 
     def _record(self, message: Message, payload: bytes) -> None:
         is_lost = self._down is None or self._down.done()
-        if is_lost and self.state is not ProcessState.STOPPING:  # what came together with what ended it
+        if is_lost and self.state is not ProcessState.STOPPING:  # the message came together with the loss
             return
         match message:
             case Hello():
@@ -251,14 +251,14 @@ class Peer(ABC):
                 self._machine.fire(ProcessEvent.READY)
                 self._settle_first(None)
                 self._on_ready()
-                self._ping()  # at once: a peer watches this process from the first ping on
+                self._ping()  # at once: the peer watches this process from the first ping on
             case Starting() if self.state is ProcessState.STARTING:
                 self._on_starting(message.detail)
             case StartFailed() if self.state is ProcessState.STARTING:
                 self.restart(message.detail)
             case Pong():
                 self._unanswered = None
-            case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # also what it sent before it exited
+            case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # and what it sent before it exited
                 self._on_message(message, payload)
             case _:
                 self.restart(f"sent {type(message).__name__} before it was ready")

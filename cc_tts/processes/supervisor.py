@@ -115,7 +115,7 @@ class LoopChannel(asyncio.Protocol):
             self._on_record(message, payload)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        was_closed = exc is None or isinstance(exc, ConnectionError)  # reset: it had not read everything
+        was_closed = exc is None or isinstance(exc, ConnectionError)  # a reset: it left data unread
         self._fail(CLOSED if was_closed else str(exc))
 
     def send(self, message: Message, payload: bytes = b"") -> None:

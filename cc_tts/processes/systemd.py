@@ -50,7 +50,7 @@ class Notifier:
         status = _status(not_ready_because, num_calls)
         if status != self._status:
             lines.append(f"STATUS={status}")
-        if self._tell(*lines):  # else it is said again the next time
+        if self._tell(*lines):  # otherwise the next call sends it again
             self._is_ready, self._status = is_ready, status
 
     def reloading(self) -> None:

@@ -136,8 +136,8 @@ class RecordingStore:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return None  # it is being written
-            info = _read(path)  # by now that may be done
+                return None  # it is still being written
+            info = _read(path)  # the writing may have ended by now
             if info is None or info.state != "recording":
                 return info
             wav = WavFormat.of(info)
@@ -177,7 +177,7 @@ class RecordingStore:
         return self._path(info, WHOLE)
 
     def _write(self, info: RecordingInfo) -> RecordingInfo:
-        if self._path(info, LIVE).exists():  # else it was deleted
+        if self._path(info, LIVE).exists():  # otherwise it was deleted
             atomic_file.write(self._path(info, LIVE), encode(info), sync=False)
         return info
 

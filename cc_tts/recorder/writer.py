@@ -64,7 +64,7 @@ class RecordingFile:
         self._plan = plan
         self.info = plan.info
         self._format = wav.WavFormat.of(plan.info)
-        self._given_frame_bytes = AudioFormat(plan.info.rate_hz).frame_bytes  # of what comes, which may be µ-law
+        self._given_frame_bytes = AudioFormat(plan.info.rate_hz).frame_bytes  # of received frames, which may be µ-law
         self._silence = b"\0"
         if plan.comes_encoded:
             self._given_frame_bytes //= BYTES_PER_SAMPLE
@@ -72,7 +72,7 @@ class RecordingFile:
         self._measures = plan.trim_silence or plan.silence_timeout_ms is not None
         self._waiting: list[bytes] = []
         self._num_waiting = 0
-        self._num_frames = 0  # that came
+        self._num_frames = 0  # received so far
         self._num_written = 0
         self._num_lost = 0
         self._gaps: list[tuple[int, int]] = []  # number of the first frame, how many
@@ -190,7 +190,7 @@ class RecordingFile:
         if state != "failed":
             try:
                 self._write()
-            except OSError as error:  # what the disk took before stays
+            except OSError as error:  # what was written before stays in the file
                 state, reason = "failed", failure_of(error)
         try:
             self._num_written = self._trimmed()

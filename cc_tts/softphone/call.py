@@ -85,7 +85,7 @@ class SoftphoneCall:
             param.txOption.headers.append(header)
         self.facts.invite_ns = self._clock.now_ns()
         try:
-            self._pj.makeCall(f"<{self.plan.uri}>", param)  # so that ;parameters stay the URI's own
+            self._pj.makeCall(f"<{self.plan.uri}>", param)  # in <>, so that ;parameters belong to the URI
         except pj.Error as error:
             self._end(Ending("unreachable", "nobody", reason=pj_detail(error)))
             return
@@ -239,7 +239,7 @@ class SoftphoneCall:
         elif now_ns - facts.invite_ns > plan.timeout_s * 1e9:
             facts.is_timed_out = True
             self.hang_up()
-            if not facts.has_any_response:  # nobody is there to answer a CANCEL
+            if not facts.has_any_response:  # no response came, so nobody would answer a CANCEL
                 facts.ended_ns = now_ns
 
     def _end(self, ending: Ending) -> None:

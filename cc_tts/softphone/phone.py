@@ -30,7 +30,7 @@ class Phone:
     def __init__(self, settings: PhoneSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._events: deque[dict[str, Any]] = deque()  # of the calls, their RTP threads add to it
+        self._events: deque[dict[str, Any]] = deque()  # the RTP threads of the calls append to it
         self.calls: dict[str, SoftphoneCall] = {}
         self._endpoint: Any = None
         self._account: Any = None

@@ -116,7 +116,7 @@ class SequenceStream:
             source = chunk.begins_source or ""
             chunk.marks = _marks_in(source, marks, num_chars)
             num_chars += len(source)
-            if has_speech(self._unspoken) and source:  # of no share in the words, whose places are shares of their text
+            if has_speech(self._unspoken) and source:  # no audio: places in the words are shares of their own text
                 yield SpeechChunk(begins_source=self._unspoken)
                 self._unspoken = ""
             if source:
@@ -155,7 +155,7 @@ class SequenceStream:
             given, must_speak = False, loop.time() >= deadline_s
             try:
                 self._stream = self._open_part(part, is_again=self._is_again, must_speak=must_speak)
-                self._is_again = True  # until it has given something
+                self._is_again = True  # reset as soon as the stream gives a chunk
                 self._stream.set_buffered_ms(max(0.0, self._listener.left_ms(now_ms())))
                 async for chunk in self._stream:
                     given, self._is_again = True, False

@@ -168,7 +168,7 @@ class SharedSynthesis:
         if listener not in self.listeners:
             return
         self.listeners.discard(listener)
-        self._notify()  # it may be waiting in another task
+        self._notify()  # the synthesis may be waiting in another task
         self.drop_read()
         if self.listeners or self.is_over:
             return
@@ -294,7 +294,7 @@ class Listener:
             self.num_read += 1
             self.clock.sent(now_ms(), self.synthesis.format.ms_for_bytes(len(chunk.data)))
             self.synthesis.drop_read()
-            yield copy(chunk)  # others read the same one
+            yield copy(chunk)  # a copy: other listeners read the same chunk
         await self.cancel()
 
     @property

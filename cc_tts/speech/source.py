@@ -388,10 +388,10 @@ def _without_engine(
             return fixed(bytes(audio_format.bytes_for_ms(silence_ms)), audio_format.rate_hz)
         case ReadyContent(audio, text, gain_db):
             return ready(audio, text, gain_db)
-        case StagedContent(prompt_id):  # a call that accepts it replaces it by what it stands for
+        case StagedContent(prompt_id):  # an accepted prompt has been replaced by its audio or text
             raise PromptNotFound(f"no prompt is called {prompt_id[:64]!r}")
         case UrlContent(_, gain_db, download):
-            if download is None:  # likewise
+            if download is None:  # an accepted prompt has its download
                 raise FetchFailed
             return DownloadStream(download, gain_db)
 

@@ -298,7 +298,7 @@ class _Reader:
         name = attributes.get("name", "").strip()
         language = self._language(attributes) or None
         if name and len(name) <= MAX_NAME_CHARS:
-            # without a language it reads as the voice does, whatever the call's is
+            # without a language it is read in the voice's own, not in the call's
             element.style = replace(element.style, voice=name, language=language or "")
         elif language:
             element.style = replace(element.style, language=language)
@@ -392,7 +392,7 @@ class _Reader:
         replacements, sounds = _within(text, self._replacements), list[Replacement]()
         if has_speech(text) or any(each.spoken or each.say_as for each in replacements):
             marks = tuple((min(offset, len(text)), name) for offset, name in self._marks)
-            before = self._before if looks_back(text) else ""  # else the audio of the part is the same behind any words
+            before = self._before if looks_back(text) else ""  # else cached behind any words
             self.parts.append(replace(self._style, text=text, replacements=replacements, marks=marks, before=before))
             said = [(each.start, each.end, each.spoken or text[each.start : each.end]) for each in replacements]
             self._before = (self._before + replaced(said, self._text))[-LOOK_BACK_CHARS:]
@@ -402,7 +402,7 @@ class _Reader:
             self.parts += [MarkContent(name) for _, name in self._marks]
             self._is_apart |= self._text != self._text.strip()
             found = (each.sign for each in replacements if each.sign in _SOUND_SIGNS)
-            sounds = [Replacement(0, 0, sign=sign) for sign in found]  # before the words to come
+            sounds = [Replacement(0, 0, sign=sign) for sign in found]  # they come before the next words
         self._text, self._replacements, self._marks = "", sounds, []
 
     def _imply(self, milliseconds: int) -> None:

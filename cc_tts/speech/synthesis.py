@@ -136,7 +136,7 @@ class Synthesis:
         for piece in self._at_line_rate(SpeechChunk(is_resumed=self._held.is_resumed), last=True):
             yield piece
         held = self._held
-        if held.is_resumed or held.after_loss or held.gave_up_after is not None:  # where no audio carries them
+        if held.is_resumed or held.after_loss or held.gave_up_after is not None:  # no audio has carried these flags
             yield SpeechChunk(is_resumed=held.is_resumed, after_loss=held.after_loss, gave_up_after=held.gave_up_after)
         self._resampling.close()
         if not self._text_chunks:

@@ -115,11 +115,11 @@ class OtlpExport:
         ours = Resource({"service.name": "cc-tts", "service.version": __version__, "service.instance.id": node})
         self._resource = (
             Resource.create().merge(ours).merge(OTELResourceDetector().detect())
-        )  # variables have the last word
+        )  # variables override the configuration
         self._scope = InstrumentationScope("cc_tts", __version__)
         self._count = count
         self._counted = _Counted(exporter, count, said)
-        self._processor = BatchSpanProcessor(self._counted, max_queue_size=2 * MAX_QUEUED)  # never full: see __call__
+        self._processor = BatchSpanProcessor(self._counted, max_queue_size=2 * MAX_QUEUED)  # __call__ limits it
         self._num_taken = 0
 
     def __call__(self, span: Span) -> None:
@@ -136,7 +136,7 @@ class OtlpExport:
 
         def shut_down() -> None:
             self._processor.shutdown()
-            with suppress(RuntimeError):  # it took longer, and the loop is closed
+            with suppress(RuntimeError):  # the time is over and the loop is closed
                 loop.call_soon_threadsafe(is_done.set)
 
         # No thread of the loop's executor: all of them may hang on a disk, and the interpreter would wait for this one.
@@ -220,7 +220,7 @@ class _FirstLine(logging.Handler):
         self.text = ""
         library = logging.getLogger("opentelemetry")
         library.handlers[:], library.propagate = [self], False
-        library.setLevel(logging.WARNING)  # whatever the log of the server leaves out
+        library.setLevel(logging.WARNING)  # independent of the server's log level
 
     def emit(self, record: logging.LogRecord) -> None:
         values = record.args if isinstance(record.args, tuple) and record.name != _READS_HEADERS else ()

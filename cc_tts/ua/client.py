@@ -65,14 +65,14 @@ class _UaProcess:
         self._told_all = asyncio.Event()
         self.is_adopted = False
         self.call_ids: set[str] = set()
-        self._sip_call_ids: dict[str, str] = {}  # of those that came in
+        self._sip_call_ids: dict[str, str] = {}  # of the incoming calls
         self.active_pjsua_calls = 0
         self.lets_calls_in = True
         """It begins so, and says when that has changed."""
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.reloaded: messages.ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
-        self._applying = asyncio.Lock()  # an answer does not say to which settings
+        self._applying = asyncio.Lock()  # one at a time: an answer does not name its settings
         self.supervisor = Supervisor(
             python_child(name, module, messages=messages.FROM_UA, settings=settings),
             clock=clock,
@@ -126,7 +126,7 @@ class _UaProcess:
         self.is_adopted = True
         self.reloaded = messages.ApplySettings(
             settings=self._settings, renew_tls=True
-        )  # it was started with older ones
+        )  # it was started with older settings
         await self.supervisor.start(child)
         try:
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
@@ -413,7 +413,7 @@ class UaClient:
         assert self._listener is not None
         if not self._accepting:
             process.send_if_up(self._acceptance)
-        if process.reloaded is not None:  # it may have been started with what was in force before
+        if process.reloaded is not None:  # it may have been started with the former settings
             process.send_if_up(process.reloaded)
         self._publish_free_calls()
         if process in self._processes:
@@ -427,14 +427,14 @@ class UaClient:
     def _brief_dispatcher(self) -> None:
         """Tell a dispatcher that has just started everything that it missed."""
         assert self._dispatcher is not None
-        with contextlib.suppress(ProcessFailed):  # it is told when it is up again
+        with contextlib.suppress(ProcessFailed):  # a process that is down is told when it is up again
             for number, process in enumerate(self._processes):
                 self._dispatcher.send(messages.AssignCalls(process=number, sip_call_ids=process.sip_call_ids))
         self._publish_free_calls()
 
     def _publish_free_calls(self) -> None:
         if self._dispatcher is not None and self._dispatcher.state is ProcessState.READY:
-            with contextlib.suppress(ProcessFailed):  # it gets them when it is up again
+            with contextlib.suppress(ProcessFailed):  # a process that is down gets them when it is up again
                 self._dispatcher.send(
                     messages.SetFreeCalls(free_calls=tuple(each.free_calls for each in self._processes))
                 )

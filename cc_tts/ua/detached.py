@@ -135,7 +135,7 @@ class ServerLink:
                 return
             try:
                 successor = Successor(*self._socket.accept(messages.TO_UA))
-            except OSError:  # it was closed
+            except OSError:  # the socket was closed
                 return
             self.commands.append(successor)
             successor.decided.wait()

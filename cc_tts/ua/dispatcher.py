@@ -51,7 +51,7 @@ class Dispatcher:
     """Decides where each datagram goes."""
 
     def __init__(self, settings: DispatcherSettings) -> None:
-        self._host = settings.sip.local_address  # by which the UA processes know us, and we reach them
+        self._host = settings.sip.local_address  # the address that we and the UA processes use for each other
         self._via = (self._host, settings.sip.port)
         self._own_ports = settings.ua.own_ports
         self._retry_after_s = settings.sip.retry_after_s
@@ -102,7 +102,7 @@ class Dispatcher:
             process = max(range(len(self._free_calls)), key=self._free_calls.__getitem__)
             if self._free_calls[process] == DOWN:
                 return None
-            if method != b"INVITE":  # nothing follows it
+            if method != b"INVITE":  # no further request of this dialog will follow
                 return process
             self._process_of[key] = process
             if self._free_calls[process]:
@@ -175,7 +175,7 @@ def _pass_on(sip: socket.socket, dispatcher: Dispatcher) -> None:
             continue
         routed = dispatcher.route(datagram, source)
         if routed is not None:
-            with contextlib.suppress(OSError):  # as a datagram that is lost on its way: SIP sends it again
+            with contextlib.suppress(OSError):  # counts as a datagram that was lost on its way: SIP sends it again
                 sip.sendto(*routed)
 
 

@@ -71,7 +71,7 @@ class UserAgent(Agent[Leg]):
         self._format = AudioFormat(settings.rtp.clock_rate_hz)
         self._legs = self._calls
         self._dialogs = Dialogs(self._legs)
-        self._refused_legs: list[Leg] = []  # whose INVITE is to be sent once more
+        self._refused_legs: list[Leg] = []  # their INVITE is to be sent once more
         self._over: list[Leg] = []  # legs that have ended and still are in the table
         self._bridges = Bridges(self._legs, send)
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
@@ -283,7 +283,7 @@ class UserAgent(Agent[Leg]):
         for leg in self._live_calls():
             leg.referral.attach_server()
         self._drain_playout_events()
-        self._active_pjsua_calls = -1  # so that it is reported, as is the lateness
+        self._active_pjsua_calls = -1  # reset, so that it is reported again, like the lateness
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._accounts.tell_again()
         return snapshots

@@ -87,7 +87,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """The server's command that placed an outgoing call."""
         self._offers_plain = False
         self._ended_by: messages.EndedBy | None = None
-        self._hangup: messages.Hangup | None = None  # it waits for the ACK
+        self._hangup: messages.Hangup | None = None  # waits for the ACK
         self._remote_reasons: tuple[sip_reason.RemoteReason, ...] = ()
         self._sip_code = 0  # of the last provisional response
         self._answered_ns = self._established_ns = 0
@@ -261,7 +261,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _send_hold_again(self, request: HoldRequest, now_ns: int) -> None:
         try:
             self._reinvite(hold=request.hold)
-        except pj.Error as error:  # one of the far side's is under way
+        except pj.Error as error:  # a re-INVITE of the far side is under way
             request.collided(pj_detail(error), now_ns)
             self._settle_hold(request)
 
@@ -297,7 +297,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._answered_ns = self._clock.now_ns()
 
     def _on_provisional(self, sip_code: int) -> None:
-        if not self.is_incoming:  # what we send ourselves is reported by ring()
+        if not self.is_incoming:  # ring() reports the ones that we send
             self._sip_code = sip_code
             self._send(messages.CallRinging(call_id=self.call_id, sip_call_id=self.dialog[0], sip_code=sip_code))
 
@@ -317,7 +317,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             )
         )
         if not self._negotiated:
-            self._refuse_media("No usable answer to our offer")  # in the ACK: PJSIP lets such a call be
+            self._refuse_media("No usable answer to our offer")  # the SDP in the ACK: PJSIP ignores that failure
         elif self._hangup is not None:
             self.end(self._hangup)
 
@@ -516,5 +516,5 @@ def _whose_end(sip_code: int, *, is_answered: bool) -> messages.EndedBy:
     """Return who ended a call that the server did not end, from PJSIP's status."""
     if sip_code == pj.PJSIP_SC_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
         return "failure"
-    # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
+    # in an answered call the status is pjsua's own: it could not use the far side's SDP
     return "not_acceptable" if is_answered and sip_code in _NO_MEDIA else "remote"

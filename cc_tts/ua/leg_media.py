@@ -265,7 +265,7 @@ class LegMedia(CallMedia):
             case playout_events.PlayoutStarted():
                 self._utterance_id, self.played_ms = event.utterance_id, 0.0
             case playout_events.PlayoutProgress() | playout_events.PlayoutFinished():
-                if event.utterance_id == self._utterance_id:  # not one that was cut before it began
+                if event.utterance_id == self._utterance_id:  # ignore one that was cut before it began
                     self.played_ms = event.played_ms
 
     def keep_time(self, now_ns: int) -> None:

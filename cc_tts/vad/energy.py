@@ -58,7 +58,7 @@ class EnergyGate:
     def sent(self, at_ns: int, level_dbfs: float) -> None:
         """Note a window of sent audio."""
         self._sent.append((at_ns, level_dbfs))
-        while self._sent[0][0] < at_ns - 2 * ECHO_NS:  # what is received comes later, if at all
+        while self._sent[0][0] < at_ns - 2 * ECHO_NS:  # received audio is never earlier than this
             self._sent.popleft()
 
     def threshold_dbfs(self, at_ns: int, *, is_speaking: bool = False) -> float:

@@ -37,7 +37,7 @@ MAX_WAV_BYTES: Final = (
     100_000_000  # thirty seconds in stereo at the highest rate and width that are read are 92 MB; unmeasured
 )
 
-_ENGINE: Final = "cosyvoice2"  # which speaks with these voices
+_ENGINE: Final = "cosyvoice2"  # the engine of these voices
 _NO_KEY: Final = "0" * 64
 _MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
 
@@ -45,9 +45,9 @@ _MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
 def add_voice_commands(
     voices: argparse.ArgumentParser,
     *,
-    make_encoder: Callable[[Path], ReferenceEncoder],  # from a model directory
+    make_encoder: Callable[[Path], ReferenceEncoder],  # from a directory of a model
     normalize: Callable[[str, str], str],  # from a transcript and its language to the words that are spoken
-    parents: Sequence[argparse.ArgumentParser],  # of options that every command takes (``--config``, ``--set``)
+    parents: Sequence[argparse.ArgumentParser],  # with the options that every command takes (``--config``, ``--set``)
 ) -> None:
     """Add ``enrol``, ``add``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them."""
     commands = voices.add_subparsers(title="your own voices", metavar="COMMAND")

@@ -261,7 +261,7 @@ def _levels_dbfs(audio: Samples, rate_hz: int) -> npt.NDArray[np.float64]:
 
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_UNKNOWN_SIZE: Final = 0xFFFFFFFF  # what a program writes that did not know the length when it began
+_UNKNOWN_SIZE: Final = 0xFFFFFFFF  # written by programs that did not know the length in advance
 
 
 def read_wav(data: bytes, *, name: str = "recording") -> Recording:

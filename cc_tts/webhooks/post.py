@@ -73,7 +73,7 @@ class HttpPost:
                 asyncio.timeout(target.timeout_s) as limit,
                 client.request("POST", target.url, data=body, headers=headers) as response,
             ):
-                limit.reschedule(None)  # it has the event; its body has a bound of its own
+                limit.reschedule(None)  # the endpoint has the event; reading the response has a limit of its own
                 answer = await _read(response, wants_answer=wants_answer)
                 result: dict[str, Any] = {
                     "status": response.status,

@@ -195,13 +195,13 @@ class Listener:
             try:
                 accepted, address = await loop.sock_accept(listening)
             except OSError as error:
-                if not isinstance(error, ConnectionError):  # else: a client that has left again
+                if not isinstance(error, ConnectionError):  # a ConnectionError: the client has already gone
                     log.error("cannot_accept", detail=str(error), consequence=f"a pause of {ACCEPT_PAUSE_S:g} s")
                     await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             try:
                 await self._take(accepted, source_of(address[0]))
-            except Exception:  # the next one must be accepted all the same
+            except Exception:  # one bad connection must not stop the accepting of others
                 accepted.close()
                 log.exception("connection_failed")
 
@@ -217,7 +217,7 @@ class Listener:
         assert server is not None  # the runner is set up
         connection = Connection(self, server, source)
         self._connections.add(connection)
-        task = asyncio.create_task(self._connect(connection, accepted))  # the next one need not wait for it
+        task = asyncio.create_task(self._connect(connection, accepted))  # the next connection need not wait
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 

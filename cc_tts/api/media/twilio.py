@@ -79,7 +79,7 @@ class TwilioDialect:
 
     def read_text(self, text: str) -> Command | None:
         frame = _DECODER.decode(text)
-        if frame.stream_sid not in (None, "", self._stream_sid):  # of another stream, which Twilio takes no notice of
+        if frame.stream_sid not in (None, "", self._stream_sid):  # of another stream; Twilio ignores it too
             return None
         match frame:
             case _MediaFrame(media=media):

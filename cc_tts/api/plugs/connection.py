@@ -245,7 +245,7 @@ class SpeechConnection(Connection[str | bytes]):
             self._fail(context, error)
         except ConnectionError:
             log.debug("speech_stream_client_gone")
-        except Exception:  # of a task that nobody waits for
+        except Exception:  # nobody awaits this task, so its error is logged here
             log.exception("speech_stream_failed")
             self._fail(context, CcTtsError("something unexpected happened; the log has the details"))
         else:

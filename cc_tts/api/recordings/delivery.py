@@ -118,7 +118,7 @@ class Delivery:
             status = await process.wait()
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # also what it has started
+                os.killpg(process.pid, signal.SIGKILL)  # the whole group, with the processes that it has started
             await process.wait()
             raise
         if status:

@@ -170,7 +170,7 @@ def _live(request: web.Request) -> LiveRecording | None:
 
 
 async def _complete(request: web.Request) -> tuple[RecordingInfo, Path]:
-    live = _live(request)  # it need not be on the disk yet
+    live = _live(request)  # a live recording may have no file yet
     if live is not None or (found := await _kept(request))[0].state == "recording":
         raise WrongState(f"recording {request.match_info['id']} is not complete; call.recording tells when it is")
     return found

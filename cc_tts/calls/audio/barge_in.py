@@ -101,7 +101,7 @@ class BargeIn:
         self._deaf_until_ns = at_ns + policy.guard_ms * NS_PER_MS
         self.refresh()
         if (speech := self._speech) is not None:
-            # that speech has stopped is known after vad.silence_ms
+            # the end of speech is known only after vad.silence_ms
             delay_ms = policy.guard_ms + max(policy.min_speech_ms, self._services.config.vad.silence_ms + ANSWER_MS)
             self._timer.set(delay_ms / 1000, partial(self._goes_on, speech, utterance))
 

@@ -81,7 +81,7 @@ class Trunks:
         order = [first, *(each for each in stand_ins if self._trunks[each].may_be_used_by(tenant))]
         if not is_number:
             _check_host(to, self._trunks[first])
-            order = [first]  # its host is this trunk's
+            order = [first]  # a URI names the host of this trunk, so no other trunk can stand in
         for number, name in enumerate(order):
             is_usable = self._registered.get(name) is not False or not order[number + 1 :]
             if is_usable and self._has_room(name):
@@ -151,7 +151,7 @@ class Trunks:
 
     def _named(self, name: str, tenant: str) -> str:
         trunk = self._trunks.get(name)
-        if trunk is None or not trunk.may_be_used_by(tenant):  # who may not use it does not learn whether it is there
+        if trunk is None or not trunk.may_be_used_by(tenant):  # do not reveal that it exists
             raise Unprocessable.about(FieldError("/trunk", "there is no such trunk"))
         return name
 

@@ -116,7 +116,7 @@ class InputStream(UtteranceWatcher, ABC, Generic[Source, Message]):
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
         waiting = self._live[utterance.id].marks
         for name, at_ms in marks:
-            if name in waiting:  # not one that was cleared
+            if name in waiting:  # unless it was cleared
                 waiting.remove(name)
                 self._tell_mark(name, at_ms, utterance)
 

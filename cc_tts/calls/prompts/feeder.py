@@ -61,7 +61,7 @@ class Feeder:
             fed_before_ms = utterance.fed_ms
             await self._produce(prompt.content, utterance, spans=turn == 0)
             if utterance.fed_ms <= fed_before_ms:
-                break  # its time is over, or it has no audio: no repetition would change that
+                break  # its time is over, or it has no audio: repeating it would not help
         self._services.ua.send(messages.FinishUtterance(self._call_id, utterance.id))
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
@@ -77,7 +77,7 @@ class Feeder:
             now_ns = self._services.clock.now_ns()
             if (
                 self._buffered_ms() > 0 or not self._is_heard()
-            ):  # the prompt before is heard, or the far side does not listen yet
+            ):  # the prompt before is still heard, or the far side does not listen yet
                 begun_ns = now_ns
             must_speak = ms_between(begun_ns, now_ns) >= wait_ms
             try:
@@ -138,7 +138,7 @@ class Feeder:
             utterance.cached = chunk.cached
         if spans:
             extend_spans(utterance.spans, chunk, utterance.fed_ms)
-        if chunk.marks and utterance.played_ms:  # nothing may be left to play that would report them
+        if chunk.marks and utterance.played_ms:  # perhaps nothing is left to play that would report them
             self._told.progress(utterance)
         if chunk.awaits_text:
             close_span(utterance.spans, utterance.fed_ms)

@@ -87,7 +87,7 @@ class PromptPlayer:
             services,
             self._told,
             tenant=tenant,
-            # counted, not reckoned by a clock: a leg that is held or not open plays nothing
+            # counted, not measured by a clock: a leg that is on hold or not open plays nothing
             buffered_ms=lambda: sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line),
             is_heard=lambda: self._is_open,
         )
@@ -294,7 +294,7 @@ class PromptPlayer:
         utterance.origin_ns = max(utterance.origin_ns, utterance.text_ready_ns, self.heard_from_ns)
         self._told.started(utterance)
         self._on_started(utterance, at_ns)
-        self._next()  # what waited until the disclosure is heard
+        self._next()  # the prompt that waited until the disclosure was heard
 
     def _progress(self, report: PlayoutProgress) -> None:
         if (utterance := self._find(report.utterance_id)) is not None:
@@ -403,7 +403,7 @@ class PromptPlayer:
             "utterance_failed",
             utterance_id=utterance.id,
             code=known.code,
-            detail=known.detail if isinstance(known, ServerError) else None,  # that of others may quote the text
+            detail=known.detail if isinstance(known, ServerError) else None,  # that of another error may quote the text
             exc_info=None if is_expected else error,
         )
         utterance.error = UtteranceError(known.code, known.detail)

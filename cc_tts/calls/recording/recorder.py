@@ -233,7 +233,7 @@ class CallRecorder(Follower):
         if was_paused == bool(pauses):
             return
         self._send_pause(paused=bool(pauses), skips=skips, delay_ms=delay_ms)
-        if recording.state != "starting":  # else its start tells
+        if recording.state != "starting":  # one that is starting reports its state when it has started
             recording.state = "paused" if pauses else "recording"
             self._tell("paused" if pauses else "resumed", reason)
 

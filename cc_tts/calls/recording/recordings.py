@@ -175,7 +175,7 @@ class Recordings:
             case messages.RecorderLost(recording_ids=ids):
                 self._metrics.process_restarts.labels(process="recorder").inc()
                 log.error("recorder_lost", recordings=len(ids))
-                for recording_id in self._live.keys() & ids:  # nobody writes them any more: the disk has the last word
+                for recording_id in self._live.keys() & ids:  # no process writes them: their files tell the state
                     self._looked_for[recording_id] = self._clock.now_ns() - GONE_NS
                 self._look_soon()
 

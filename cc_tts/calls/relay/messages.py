@@ -139,7 +139,7 @@ def decode(data: str) -> Message:
             raise
         try:
             whole = json.dumps(json.loads(data), ensure_ascii=False).encode(errors="ignore")
-        except ValueError as error:  # also a number of thousands of digits
+        except ValueError as error:  # also raised by a number of thousands of digits
             raise msgspec.DecodeError(str(error)) from None
         message = _decoder.decode(whole)
     return message

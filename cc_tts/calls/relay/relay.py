@@ -227,7 +227,7 @@ class Relay(Follower):
         keys, self._held_keys = self._held_keys, []
         if keys and self._was_interrupted:
             self._was_interrupted = False
-            self._text.end()  # what follows answers the key, and is no rest of what was interrupted
+            self._text.end()  # the next text answers the key, and does not continue the interrupted one
         for digit in keys:
             self._send(messages.Dtmf(digit=digit))
 
@@ -422,7 +422,7 @@ def tell_end(call: CallView, request: RelayRequest, cause: RelayCause, handoff_d
 def go_on(call: Call, request: RelayRequest, cause: RelayCause) -> None:
     """Do what follows a relay, so that the caller is not left in silence."""
     if call.handover.kept is not None or call.bridge.kept is not None:
-        return  # somebody else has the caller already
+        return  # the caller is already connected to somebody else
     if cause in FAILURES and request.fallback:
         content = TextContent(request.fallback, request.voice or None, request.language or None)
         try:

@@ -93,7 +93,7 @@ class ExportedSpans(CallSpans):
     def take(self, data: types.EventData) -> None:
         match data:
             case types.CallAdopted(state=CallState.ESTABLISHED):
-                self._invite.end_ns = self._invite.start_ns  # it was answered before, by another server
+                self._invite.end_ns = self._invite.start_ns  # another server answered it earlier
                 self._root.event(data.type)
             case types.CallEarly():
                 self._invite.event("ringing", **{"sip.response_code": data.sip_code})
@@ -170,7 +170,7 @@ class ExportedSpans(CallSpans):
     def _complete(self, data: types.SpeakComplete) -> None:
         utterance = self._utterances.get(data.utterance_id)
         span = self._open.pop(("utterance", data.utterance_id), None)
-        if utterance is None or span is None:  # of a server before this one
+        if utterance is None or span is None:  # it began under an earlier server
             return
         span.attributes |= {
             "completion_cause": data.completion_cause.value,

@@ -51,7 +51,7 @@ class Handover:
         return self.warm if self._transfer is None or self._transfer.is_over else self._transfer
 
     def restore(self, kept: KeptTransfer | None, told: Iterable[messages.TransferProgress]) -> None:
-        if kept is not None and not self._call.waits_for_answer:  # which is routed again
+        if kept is not None and not self._call.waits_for_answer:  # a call that waits for its answer is routed again
             request = TransferRequest(
                 transfer_id=kept.id,
                 timeout_ms=kept.timeout_ms,

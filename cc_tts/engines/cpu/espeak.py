@@ -95,7 +95,7 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
         window = text[start : start + max_chars]
         end = max_chars
         for stops in (SENTENCE_END, CLAUSE_END, " "):
-            # not in the first third: crumbs sound worse than a pause at a lesser place
+            # not in the first third: tiny pieces sound worse than a pause at a less suitable place
             if (found := max(window.rfind(stop) for stop in stops)) >= max_chars // 3:
                 end = found + 1
                 break

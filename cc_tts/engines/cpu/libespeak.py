@@ -33,10 +33,10 @@ that never rests, 60 ms gave 9 times real time and 200 ms gave 20; alone, both g
 _AUDIO_OUTPUT_SYNCHRONOUS: Final = 2
 _INITIALIZE_DONT_EXIT: Final = 0x8000
 _EE_OK: Final = 0
-_CHARS_UTF8: Final = 1  # never espeakSSML (0x10): text is text
+_CHARS_UTF8: Final = 1  # never espeakSSML (0x10): the text is plain text
 _PHONEMES_IN_BRACKETS: Final = 0x100
 _PHONEMES_IPA: Final = 2
-_PHONEMES_TIED: Final = 0x80  # by the character in bits 8 to 23
+_PHONEMES_TIED: Final = 0x80  # joined by the character in bits 8 to 23
 _POS_CHARACTER: Final = 1
 _EVENT_LIST_TERMINATED: Final = 0
 _EVENT_WORD: Final = 1
@@ -122,7 +122,7 @@ class EspeakLibrary:
         self._error: BaseException | None = None
         self._is_stopped = False
         self._rewritten = ""
-        self._callback = _Callback(self._on_callback)  # kept: the C side holds only the address
+        self._callback = _Callback(self._on_callback)  # kept alive: the C side holds only the address
         self.sample_rate_hz = self._initialise()
 
     def _declare(self) -> None:

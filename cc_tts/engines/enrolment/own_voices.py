@@ -199,7 +199,7 @@ class OwnVoices:
         own = {each.id: each.model for each in self._engine.voices() if each.engine == COSYVOICE2}
         others = (model for each, model in own.items() if each != voice_id)
         if not any(model == own.get(voice_id, model) for model in others):
-            raise VoiceNeeded("there is no other voice")  # without one its model does not start
+            raise VoiceNeeded("there is no other voice")  # without any voice its model does not start
 
     def _listed(self, voice_id: str) -> Voice | None:
         return next((each for each in self._engine.voices() if each.id == voice_id), None)

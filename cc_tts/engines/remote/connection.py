@@ -84,7 +84,7 @@ class RemoteConnection(Peer):
         self._channel = await wire.connect(self._endpoint, self._remote, on_record=self._record, on_closed=self.restart)
 
     def _overdue(self, starting: Watchdog) -> str:
-        del starting  # until it is ready the time is limited above
+        del starting  # _use() limits the time until it is ready
         is_silent = self._is_silent(MAX_MISSED_PINGS * PING_INTERVAL_S)
         return f"{MAX_MISSED_PINGS} pings were not answered" if is_silent else ""
 

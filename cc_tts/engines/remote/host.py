@@ -139,7 +139,7 @@ class WorkerHost:
         assert self._hello is not None
 
         def send(message: Message, payload: bytes = b"") -> None:
-            with contextlib.suppress(ProcessFailed):  # it is gone, or does not read and loses its connection
+            with contextlib.suppress(ProcessFailed):  # the server is gone, or does not read
                 channel.send(message, payload)
 
         server = ConnectedServer(self._link, self._stream_ids, send, self._clock)

@@ -113,7 +113,7 @@ class ConnectedServer:
                     self._open(message)
             case Command() if (known := self.streams.get(message.stream_id)) is not None:
                 known.carry(message)
-            case _:  # of a stream that has ended a moment ago
+            case _:  # a message for a stream that has just ended
                 pass
 
     def _open(self, request: StreamRequest) -> None:

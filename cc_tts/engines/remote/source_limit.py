@@ -51,7 +51,7 @@ class SourceLimit:
             yield
         finally:
             self._served[peer] -= 1
-            self._served += Counter()  # forgets those of zero
+            self._served += Counter()  # adding an empty Counter drops the zero counts
 
     async def enforce(self) -> None:
         """Enforce the limit until cancelled. Runs on: the event loop."""

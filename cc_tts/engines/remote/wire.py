@@ -359,7 +359,7 @@ def _why(error: object) -> str:
 def _grpc() -> Any:
     os.environ.setdefault(
         "GRPC_VERBOSITY", "NONE"
-    )  # its own lines on standard error are no JSON; a peer could fill the log
+    )  # gRPC's own lines on standard error are not JSON, and a peer could fill the log with them
     try:
         importlib.import_module("grpc.aio")
         return importlib.import_module("grpc")

@@ -162,7 +162,7 @@ class RemoteWorkers:
         return link
 
     async def _start(self, link: WorkerLink) -> None:
-        with contextlib.suppress(ProcessFailed):  # it goes on trying, and says what is wrong
+        with contextlib.suppress(ProcessFailed):  # the connection keeps trying, and reports what is wrong
             await link.process.start()
             await link.described()
 

@@ -26,7 +26,7 @@ def main() -> int:
     """Run until the server asks for the end or is gone; return the exit status."""
     try:
         return child.run("worker", WorkerSettings, TO_WORKER, _start, build=_build)
-    except DeviceLost as error:  # what it holds is freed by the end of the process only; the supervisor starts another
+    except DeviceLost as error:  # only the end of the process frees its memory; the supervisor starts another process
         log.error("device_lost", detail=str(error))
         return EXIT_DEVICE_LOST
 
@@ -50,7 +50,7 @@ def _start(settings: WorkerSettings, link: child.Link) -> Callable[[], None]:
     if engine is None:
         return lambda: _describe(link, description_of(loader))
     log.info("loaded", num_voices=len(loader.voices), ms=ms_between(started_ns, clock.now_ns()))
-    signal.signal(signal.SIGTERM, lambda *_: link.stop())  # before, it ends the process at once
+    signal.signal(signal.SIGTERM, lambda *_: link.stop())  # until here SIGTERM ends the process at once
     return WorkerLoop(engine, link, loader, clock=clock).work
 
 

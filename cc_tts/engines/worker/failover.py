@@ -84,7 +84,7 @@ class FailoverStream:
             except WorkerLost as loss:
                 goes_on = self._after_loss(loss)
         if self._is_altered and not self._has_given and self._given_index >= 0:
-            # the end was lost with its worker: say so, as no audio does
+            # the worker was lost together with the end: report that here, as no audio will
             yield SpeechChunk(is_resumed=True, text_chunk_index=self._given_index, rate_hz=self._rate_hz)
 
     def _note(self, chunk: SpeechChunk) -> None:
@@ -94,7 +94,7 @@ class FailoverStream:
             while self._texts and self._texts[0][1] < self._given_index:
                 self._texts.popleft()
         self._given_ms += chunk.duration_ms
-        if chunk.gave_up_after is not None:  # whoever reads has the rest of it said instead
+        if chunk.gave_up_after is not None:  # the reader has the rest of this text chunk spoken by another engine
             self._given_ms = max(self._given_ms, SAID_AGAIN_BELOW_MS)
 
     def _after_refusal(self, refusal: EngineOverloaded) -> bool:
@@ -138,4 +138,4 @@ class FailoverStream:
         if self._is_text_whole:
             self._stream.end()
         if self._has_listener:
-            self._stream.set_buffered_ms(0.0)  # it is about to run dry, if it has not
+            self._stream.set_buffered_ms(0.0)  # the listener has run dry, or is about to

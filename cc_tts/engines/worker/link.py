@@ -512,7 +512,7 @@ def _result(failure: CcTtsError | None) -> str:
 def child_worker(
     name: str, settings: WorkerSettings, *, clock: Clock, on_starting: Callable[[str], None] = lambda _detail: None
 ) -> MakeProcess:
-    is_espeak = settings.tts.engine == "espeak"  # its messages are never behind its synthesis
+    is_espeak = settings.tts.engine == "espeak"  # its heartbeats are never delayed by synthesis
     patience_s = settings.tts.worker_start_timeout_s if settings.purpose == "say" else HEARTBEAT_TIMEOUT_S
     spec = python_child(
         name,

@@ -64,7 +64,7 @@ class RtpLine:
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, EXPEDITED_FORWARDING)
         self._sock = sock
         self._clock = clock
-        self._num_silent = max(1, -(-complete_delay_ms // PTIME_MS))  # one, so that a mark at the end is told before
+        self._num_silent = max(1, -(-complete_delay_ms // PTIME_MS))  # not 0: a mark at the end is reported first
         self._start_threshold_ms = start_threshold_ms
         self._tell_progress = tell_progress
         self._on_played = on_played
@@ -153,7 +153,7 @@ class RtpLine:
             self._buffer.cut(self._utterance)
             head = self._buffer.head
             self._is_fading = head is not None and head[0] == self._utterance and head[1] > 0
-            if not self._is_fading:  # it was not heard, and there may be no tick that takes it out of the buffer
+            if not self._is_fading:  # nothing of it was heard; perhaps no tick follows that would remove it
                 self._buffer.end_cut(self._clock.now_ns())
                 self._events.clear()
         self._utterance, self._silence_left = "", None
@@ -215,7 +215,7 @@ class RtpLine:
         head = _HEADER.pack(_VERSION, target.codec.payload_type | marker, self._sequence, self._timestamp, self._ssrc)
         try:
             self._sock.sendto(head + target.codec.encode(frame), (target.address, target.port))
-        except OSError as error:  # as a packet that is lost on its way, unless it happens to all of them
+        except OSError as error:  # counts as a lost packet, unless every packet fails
             self._unsent = error.strerror or type(error).__name__
         else:
             self.num_packets += 1

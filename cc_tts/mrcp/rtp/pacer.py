@@ -26,7 +26,7 @@ class Pacer:
 
     def wake(self) -> None:
         """A line may have something to play."""
-        if self._task is None or self._task.done():  # done, though its callback may come after what wakes it now
+        if self._task is None or self._task.done():  # it may be done before its callback has run
             self._task = asyncio.create_task(self._run(), name="media clock")
             self._task.add_done_callback(self._over)
 

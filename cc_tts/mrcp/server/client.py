@@ -131,7 +131,7 @@ class MrcpProcess:
             case CloseSpeech(speech_id=number):
                 self._close(number, message.played_ms, message.reason)
             case DefineLexicon():
-                known = self._lexicons.setdefault(message.mrcp_call_id, {})  # before the end of the session is read
+                known = self._lexicons.setdefault(message.mrcp_call_id, {})  # now: the end of the session is read later
                 self._tasks.begin(self._define(message, payload, known), "lexicon")
             case MrcpCallOver(mrcp_call_id=mrcp_call_id):
                 self._lexicons.pop(mrcp_call_id, None)

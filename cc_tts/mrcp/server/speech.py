@@ -168,7 +168,7 @@ class MrcpSpeech:
     def _fail(self, error: CcTtsError, kind: type[SpeechTaken] | type[SpeechOver]) -> None:
         self._error = error.code
         if self._span is not None:
-            self._span.trace.keep()  # now: the session may be over before this is closed
+            self._span.trace.keep()  # at once: the session may be over before this span is closed
         self._send(kind(self._opened.speech_id, error.code, error.detail[:200]))
 
     def _charge(self, content: Content) -> None:

@@ -60,7 +60,7 @@ def abrupt_end(pcm: bytes, levels: Levels, begin: int, end: int) -> int | None:
     if active is None or len(loud) <= _NUM_LAST:
         return None
     after = first + int(loud[-1]) + 1
-    # the last block may be cut itself, and is softer for it
+    # the cut may fall within the last block, which is softer then
     last = 10 ** (levels[after - 1 - _NUM_LAST : after - 1] / 10)
     return after * _BLOCK if 10 * np.log10(last.mean()) >= active - BELOW_SPEECH_DB else None
 

@@ -171,7 +171,7 @@ class RtpEndpoint:
                 self._next_tick_ns += behind * _TICK_NS
             self._tick(now_ns)
             self._next_tick_ns += _TICK_NS
-        self._receiver.detector.poll(looked_ns)  # what came since then is still to be read
+        self._receiver.detector.poll(looked_ns)  # up to then all packets have been read
         if self._rtcp_sock is not None:
             self._drain_reports(self._rtcp_sock)
             self._report(self._rtcp_sock, now_ns)
@@ -246,7 +246,7 @@ class RtpEndpoint:
 
     def _drain(self) -> None:
         offset_ns = wall_offset_ns(self._clock)
-        with contextlib.suppress(OSError):  # nothing left, or an ICMP error of an earlier packet, which is cleared now
+        with contextlib.suppress(OSError):  # none is left, or an ICMP error of an earlier packet is cleared
             while True:
                 data, control, _flags, source = self._sock.recvmsg(_MAX_DATAGRAM, 64)
                 arrival_ns = now_ns = self._clock.now_ns()

@@ -112,7 +112,7 @@ class IncrementalText(IncrementalSource):
         """Return the next segment, if one is complete."""
         self._num_flushed = min(self._num_flushed, len(self._pending))
         if not has_speech(self._pending[: self._num_flushed]):
-            self._num_flushed = 0  # nothing to say in it: it goes with what follows
+            self._num_flushed = 0  # nothing to say in it: it goes with the next segment
         text = self._pending[: self._num_flushed] or self._pending
         if self._marks and not has_speech(self._pending[: self._marks[0][0] - self._num_taken]):
             return Segment("", self._marks_up_to(self._num_taken))

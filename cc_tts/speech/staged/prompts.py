@@ -356,7 +356,7 @@ class StagedPrompts:
                 self._fill(prompt, audio)
                 self._drop_audio(keep=prompt)
         finally:
-            prompt.made.set()  # also if it is replaced or deleted meanwhile
+            prompt.made.set()  # set also if the prompt was replaced or deleted meanwhile
         self._on_ready(prompt)
 
     async def _synthesised(self, content: Content, tenant: str) -> CachedPrompt:

@@ -60,7 +60,7 @@ class Preparer:
         text = (self._new or self._begun).popleft()
         try:
             chunks, is_whole = next(text.slices)
-        except Exception:  # one text's trouble must not end the process
+        except Exception:  # a text that fails must not end the process
             log.exception("text_not_prepared", text_chars=text.num_chars)
             return TextPrepared(text.request_id, (), is_whole=True, has_failed=True)
         if not is_whole:

@@ -92,7 +92,7 @@ class TextPreparation:
             async with turn:
                 chunks, is_whole = await run(next, slices)
             for chunk in chunks:
-                if chunk.index == self._num_chunks:  # those before it were delivered
+                if chunk.index == self._num_chunks:  # the chunks before it have been delivered
                     self._put(chunk)
         self.has_placeholder = chunker.has_placeholder
 

@@ -38,7 +38,7 @@ class Bridges:
     def __init__(self, legs: Mapping[str, Leg], send: Callable[[Message], None]) -> None:
         self._legs = legs
         self._send = send
-        self._asked: dict[str, messages.Bridge] = {}  # by each of its two calls
+        self._asked: dict[str, messages.Bridge] = {}  # under the ids of both calls
         self._to_end: list[str] = []
 
     def command(self, message: messages.Bridge | messages.Unbridge) -> None:

@@ -186,8 +186,8 @@ class CLibrary:
         self._received_at = int(self._received.this)
         self._sent: Any = None
         self._modules: list[tuple[_Module, Any]] = []
-        self.server_header: Headers = ()  # which every response of respond() has besides its own
-        self.dispatcher = ""  # its address and port; empty without one
+        self.server_header: Headers = ()  # added to every response of respond()
+        self.dispatcher = ""  # address and port of the dispatcher; empty without one
         self._message_at = 0
         self._kept_tokens: list[String] = []
         self._repaired: dict[int, Any] = {}  # bodies that replace those of messages, by their address
@@ -333,7 +333,7 @@ class CLibrary:
 
     def _replace(self, body: _Body, text: bytes) -> None:
         """Replace the text of a body. PJSIP reads it while it processes the message, and copies what it keeps."""
-        kept = ctypes.create_string_buffer(text)  # with a NUL, which its parser needs
+        kept = ctypes.create_string_buffer(text)  # its parser needs the NUL at the end
         at = ctypes.addressof(kept)
         self._repaired[at] = kept
         while len(self._repaired) > _REPAIRED_KEPT:
@@ -394,7 +394,7 @@ class CLibrary:
         if header is None or header.type != kind or bytes(header.name) != name.encode():
             raise RuntimeError(f"the header {name} is not laid out as expected")
         strings = [String.of(token) for token in tokens]
-        self._kept_tokens += strings  # kept alive, as the header points to them
+        self._kept_tokens += strings  # kept alive: the header points to them
         header.values[: len(strings)] = strings
         header.count = len(strings)
 

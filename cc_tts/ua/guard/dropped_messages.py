@@ -90,7 +90,7 @@ class DroppedMessages:
         self._max_message_bytes = max_message_bytes
         self._server = server
         self._may_answer = may_answer
-        self._ending: dict[int, int] = {}  # since when, by the address of the transport
+        self._ending: dict[int, int] = {}  # since when each transport is ending, by its address
         self._manager = library.bind("pjsip_endpt_get_tpmgr", pointer, pointer)(library.endpoint)
         self._on_drop = library.bind("pjsip_tpmgr_set_drop_data_cb", integer, pointer, pointer)
         self._on_receive = library.bind("pjsip_tpmgr_set_recv_data_cb", integer, pointer, pointer)
@@ -119,7 +119,7 @@ class DroppedMessages:
         is_cut = dropped.status == _OVERFLOW
         if (not is_cut and dropped.status not in _UNREADABLE) or dropped.transport in self._ending:
             return
-        length = min(dropped.length, self._max_message_bytes)  # of a message that is cut, PJSIP says what it announces
+        length = min(dropped.length, self._max_message_bytes)  # of a cut message PJSIP gives the announced length
         text = ctypes.string_at(dropped.data, length).decode("utf-8", "surrogateescape")
         head = text.rpartition("\r\n")[0] if is_cut else text.partition("\r\n\r\n")[0]  # the last line is cut
         transport = dropped.transport
@@ -135,7 +135,7 @@ class DroppedMessages:
         """Return where the address of the far side is kept; 0 if that is unknown."""
         if not is_datagram:
             return dropped.transport + _KIND_AT + ctypes.sizeof(ctypes.c_long)
-        if ctypes.string_at(dropped.data - 1, 1) in b"\r\n":  # it does not begin where the buffer does
+        if ctypes.string_at(dropped.data - 1, 1) in b"\r\n":  # it begins in the middle of the buffer
             return 0
         # Behind the buffer a pjsip_rx_data has a zero, the length of what came and the address.
         length_at = dropped.data + self._max_message_bytes + ctypes.sizeof(ctypes.c_size_t)

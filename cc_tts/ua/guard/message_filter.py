@@ -178,7 +178,7 @@ class MessageFilter:
     def _is_over(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
         """Whether this dialog's call is over. PJSUA would apply the message to the call that has its slot by now."""
         is_over = self._c.is_over(call_id, local_tag, remote_tag)
-        if is_over is None:  # of a dialog whose far side has no tag yet PJSIP takes everything
+        if is_over is None:  # while the far side has no tag, PJSIP accepts messages with any tag
             is_over = self._c.is_over(call_id, local_tag, "")
         return is_over is True
 

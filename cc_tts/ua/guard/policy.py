@@ -129,7 +129,7 @@ class InboundPolicy:
         if verdict is Verdict.TAKE:
             return None
         if verdict is Verdict.ANSWER and method == "OPTIONS":
-            return None  # without a response a peer takes us for dead, and 503 would mean that we are full
+            return None  # without a response a peer would take us for dead, and a 503 would mean that we are full
         if verdict is Verdict.ANSWER and method == "INVITE":
             return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._settings.sip.retry_after_s)),)))
         return self._refuse("rate", host, _SILENCE)

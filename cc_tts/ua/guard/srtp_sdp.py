@@ -72,7 +72,7 @@ def _key_fault(suite: str, text: str, more: str, parameters: str) -> str:
     size = _KEY_BYTES[suite.upper()]
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:  # of binascii; also for what is not ASCII
+    except ValueError:  # binascii.Error, or a string that is not ASCII
         return "The key of an a=crypto is not base64"
     if len(data) != size:
         return f"The key of an a=crypto is not of {size} bytes"

@@ -231,7 +231,7 @@ class CreditPlayout:
         piece = bytearray()
         limit = self._window if self._shape is None else LOW_FRAMES
         while self._num_queued < limit and self._has_credit:
-            if self._is_paused:  # what changes each frame goes on, such as a recording and its tone
+            if self._is_paused:  # go on with what changes each frame, such as a recording and its beep
                 self._ahead.insert(self._num_queued, _Frame(self._silence))
             elif self._num_queued == len(self._ahead) and not self._read(now_ns):
                 break

@@ -120,7 +120,7 @@ class WebSocketLink:
 
     async def _send_all(self) -> None:
         """Send the items of the outbox; ``None`` ends this and the connection."""
-        with contextlib.suppress(ConnectionError, RuntimeError):  # it is gone, which run() sees
+        with contextlib.suppress(ConnectionError, RuntimeError):  # the client is gone, which run() notices
             while (item := await self._outbox.get()) is not None:
                 await (self._socket.send_str(item) if isinstance(item, str) else self._socket.send_bytes(item))
         await self._socket.close()

@@ -140,7 +140,7 @@ class Publisher:
         if not call.established_ns or call.media is None:
             return None
         quality = media.quality()
-        if is_over:  # until then the leg notes each second
+        if is_over:  # during the call the leg notes it each second
             media.reports.note(media.stream, quality, jitter_buffer_ms=media.waited_ms)
         now_s = self._clock.wall_s()
         if call.invite is not None:
@@ -190,7 +190,7 @@ class Publisher:
             account.sendRequest(request)
         except pj.Error as error:
             log.warning("quality_report_not_sent", detail=pj_detail(error))
-            self._on_answer(int(report.token.this), 0, "")  # of no effect if PJSIP has called it before it refused
+            self._on_answer(int(report.token.this), 0, "")  # no effect if PJSIP has called it before it raised
 
     def _on_answer(self, token: int, sip_code: int, response: str) -> None:
         """Handle the collector's response; 408 with an empty ``response`` means that there was none."""

@@ -88,7 +88,7 @@ class Recordings:
                 self.stop(call_id, reason)
 
     def _start(self, call_id: str, record: Record, plan: RecordingPlan, *, is_paused: bool) -> None:
-        self.stop(call_id, "stopped")  # one that a server before this one did not live to know of
+        self.stop(call_id, "stopped")  # a recording of an earlier server that ended before it heard of it
         recording_id = plan.info.recording_id
         self._open.add(recording_id)
         try:

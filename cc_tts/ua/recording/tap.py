@@ -95,7 +95,7 @@ class RecordingTap:
             self._num_still_silent -= 1
             return frame, _SILENT
         number, self._num_beep_ticks = self._num_beep_ticks % BEEP_EVERY_FRAMES, self._num_beep_ticks + 1
-        if number >= len(self._beep):  # also without any
+        if number >= len(self._beep):  # also true without a beep
             return frame, frame
         frame = mixed(frame, self._beep[number])
         return frame, (frame, self._beep[number])
@@ -126,7 +126,7 @@ class RecordingTap:
         ticks = [self._ticks.popleft() for _ in range(num)]
         try:
             return (Taken(received, b"".join(cast("list[bytes]", ticks)), 0),)
-        except TypeError:  # not all are frames
+        except TypeError:  # some ticks have no audio
             return self._pieces(ticks, received)
 
     def _in_place(self, heard: Sequence[tuple[int, bytes]], num: int) -> bytes:

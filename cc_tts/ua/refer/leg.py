@@ -33,11 +33,11 @@ class LegRefer:
         self._clock = clock
         self._library = library
         self._send = send
-        self._cseq: int | None = None  # of the REFER that is followed
+        self._cseq: int | None = None  # of the REFER whose notifications are followed
         self._pending: set[int] = set()  # transactions that have no final response yet
         self._sent_ns = 0
         self._notified_cseq = -1
-        self._is_over = False  # nothing more is to be said of it
+        self._is_over = False  # nothing more will be reported about it
         self.told: tuple[messages.TransferProgress, ...] = ()
         """The reports about it: at most its response and the last notification."""
 

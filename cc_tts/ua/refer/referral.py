@@ -60,7 +60,7 @@ class LegReferral:
         self._has_server = True
         self._cseq = -1
         self._answer: Answer = (pj.PJSIP_SC_DECLINE, ())
-        self._request: ReferRequest | None = None  # that has no outcome yet
+        self._request: ReferRequest | None = None  # the one without outcome so far
         self._refer_id = ""
         self._num_taken = 0
         self._is_begun = self._is_decided = False

@@ -14,7 +14,7 @@ class FrameQueue:
 
     def __init__(self) -> None:
         self._frames: deque[tuple[int, int, bytes]] = deque()
-        self._num_dropped = 0  # since the last frame that was taken in
+        self._num_dropped = 0  # since the last frame that was queued
 
     def add(self, at_ns: int, frame: bytes) -> None:
         """Add a frame that the media clock handled at this instant. REAL-TIME. Runs on: the media clock's thread."""

@@ -182,7 +182,7 @@ class Intake:
         stream = self._transports[transport] = wanted.user_data or 0
         self._transport_of[stream] = transport
         if self._is_near(wanted.on_rtcp) and self._is_near(wanted.on_rtp2):
-            # those of PJMEDIA's streams are the same for all
+            # the callbacks of PJMEDIA are the same for all its streams
             self._stream_on_rtcp, self._stream_on_rtp = _OnRtcp(wanted.on_rtcp), _OnRtp(wanted.on_rtp2)
             wanted.on_rtcp = _address(self._hooks[1])
             if self._decodes_others:
@@ -215,7 +215,7 @@ class Intake:
         return int(self._send_rtcp(transport, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data)))
 
     def _sent(self, stream: int, data: bytes) -> bytes:
-        if stream in self._num_rtcp:  # else the call has let go of it
+        if stream in self._num_rtcp:  # otherwise the call has released it
             ssrcs = self._ssrcs[stream] = xr.ssrcs(data)
             if (reporter := self._reporters.get(stream)) is not None and ssrcs[1]:
                 data += xr.encoded(reporter(), own_ssrc=ssrcs[0], about_ssrc=ssrcs[1])

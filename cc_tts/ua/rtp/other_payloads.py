@@ -66,7 +66,7 @@ class OtherPayloads:
         if codec and payload_type != decoded.sent_payload_type and decoded.codec in _CODECS.values():
             ctypes.memmove(at + begin, self._transcoded(packet[begin:end], codec), end - begin)
         elif payload_type >= _FIRST_DYNAMIC and end - begin == _EVENT_BYTES and packet[begin] <= _MAX_EVENT:
-            taken_for = decoded.event_type  # by a number that is not ours: nothing else is so short
+            taken_for = decoded.event_type  # an event under a number that is not ours: nothing else is so short
         elif payload_type != decoded.sent_payload_type:
             self.num_unknown += payload_type != _COMFORT_NOISE
             return

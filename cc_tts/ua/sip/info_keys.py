@@ -20,7 +20,7 @@ class InfoKeys:
         self._send = send
         self._on_failed = on_failed
         self._pending: deque[tuple[str, int]] = deque()
-        self._is_awaited = False  # an answer
+        self._is_awaited = False  # whether an answer is awaited
         self._free_ns = 0
 
     def put(self, digits: str, duration_ms: int, now_ns: int) -> None:

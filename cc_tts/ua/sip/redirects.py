@@ -15,7 +15,7 @@ class Redirects:
     def __init__(self, first: str, may_follow: Callable[[str], bool]) -> None:
         self._may_follow = may_follow
         self._tried = {first.lower()}
-        self._named: dict[str, None] = {}  # in order
+        self._named: dict[str, None] = {}  # a set that keeps the order
 
     def follow(self, target: str, contacts: Sequence[str]) -> bool:
         """Whether to try ``target``, the next one of PJSIP's; ``contacts`` are those of the response that has just come.

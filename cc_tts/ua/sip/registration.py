@@ -81,7 +81,7 @@ class Registration:
         if answer.registered:
             self._pace.succeeded()
             return
-        with contextlib.suppress(pj.Error):  # it is not registered, so that this only stops PJSIP's timer
+        with contextlib.suppress(pj.Error):  # without a registration this only stops PJSIP's timer
             self.account.setRegistration(False)
         if answer.sip_code in self._stop_on:
             self._pace.stop()

@@ -66,7 +66,7 @@ class HepSender:
                 connected = socket.socket(family, kind, protocol)
                 connected.setblocking(False)  # noqa: FBT003 - its name in socket
                 connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-            connected.connect(address)  # also of a name that has another address than before
+            connected.connect(address)  # again, since the name may have another address now
         except OSError:
             return False
         self._socket = connected

@@ -64,7 +64,7 @@ class DeepgramConnection(TextsInTurn):
             case "Speak":
                 self.add(incoming.text)
             case "Flush":
-                self.add("")  # it is answered, too, where nothing was to be spoken
+                self.add("")  # so that a flush without text is answered too
                 self.end_text()
             case "Clear":
                 self.interrupt_all()

@@ -135,7 +135,7 @@ class FluxConnection(TextsInTurn):
             case "Speak":
                 self._take_text(incoming.text)
             case "Flush" if self.text_id in self._turns:
-                self.add("")  # the turn has its end, too, where none of its text was taken
+                self.add("")  # so that a turn whose text was all refused still ends
                 self.end_text()
             case "Flush":
                 self._warn("NO_ACTIVE_SPEECH", "there is no text to flush")
@@ -218,7 +218,7 @@ class FluxConnection(TextsInTurn):
     def dropped(self, context_id: str) -> Messages:
         turn = self._turns[context_id]
         if context_id == self.text_id:
-            self.begin_text()  # it has ended without a flush, since it did not go on
+            self.begin_text()  # the text failed before its flush: begin another
         for oldest in list(self._turns)[: -MAX_TURNS - 1]:
             del self._turns[oldest]
         ended = [{"type": "SpeechMetadata", **turn.metadata()}, {"type": "Flushed", "speech_id": turn.id}]

@@ -75,7 +75,7 @@ class ManyContexts(SpeechConnection):
             self.obey(incoming, self._current_id)
 
     def check(self, words: TextContent) -> None:
-        if not self._is_stranger:  # who is not told which voices there are
+        if not self._is_stranger:  # a client without a key does not learn which voices exist
             super().check(words)
 
     def _admit(self, key: str) -> None:
@@ -86,7 +86,7 @@ class ManyContexts(SpeechConnection):
             self._refuse_stranger(error)
             return
         self._is_stranger = False
-        HOLDER.set(holder)  # of this task, and of those that speak the texts
+        HOLDER.set(holder)  # for this task and the tasks that speak its texts
 
     def _refuse_stranger(self, error: CcTtsError | None = None) -> None:
         """Close the connection of a client without a valid key."""
@@ -158,7 +158,7 @@ class OneContext(ManyContexts):
 
     def obey(self, incoming: Incoming, context_id: str) -> None:  # noqa: ARG002
         if incoming.text == "" and not incoming.flush:
-            self.speak(incoming, ONLY)  # its end is told, too, where no text came before
+            self.speak(incoming, ONLY)  # so that the end is reported also if no text came before
             self.end_all()
         else:
             self.speak(incoming, ONLY)

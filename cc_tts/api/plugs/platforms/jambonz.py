@@ -109,7 +109,7 @@ class JambonzConnection(TextsInTurn):
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
         if context_id == self.text_id:
-            self.begin_text()  # what comes next is a sentence of its own
+            self.begin_text()  # the next text is a new sentence
         return [as_message({"error": f"{error.code}: {error.detail or error.title}"})]
 
     def refuse(self, error: CcTtsError) -> None:

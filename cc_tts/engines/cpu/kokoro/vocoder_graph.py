@@ -24,7 +24,7 @@ _PREFIX: Final = "decoder.decoder.generator."
 _NODE: Final = "/decoder/decoder/generator/"
 _OPSET: Final = 17
 _EPSILON: Final = 1e-5
-_LARGEST_BIAS: Final = 2**30  # in 32 bits
+_LARGEST_BIAS: Final = 2**30  # a signed 32-bit number
 HEADROOM: Final = 1.25
 """Room above the largest value that was measured, in 8 bits; unmeasured."""
 

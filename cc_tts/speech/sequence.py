@@ -47,7 +47,8 @@ class SequenceStream:
         self._stream: ChunkStream | None = None
         self._unspoken = ""
         """Words that were taken and do not belong to a chunk yet, such as blanks."""
-        self._has_spoken = False
+        self._has_told = False
+        """Whether words were spoken, or refused."""
         self._nothing: NothingToSay | None = None
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
@@ -67,7 +68,7 @@ class SequenceStream:
     async def _whole(self) -> AsyncIterator[SpeechChunk]:
         async for chunk in self._sequence(self._parts):
             yield chunk
-        if self._nothing is not None and not self._has_spoken:
+        if self._nothing is not None and not self._has_told:
             raise self._nothing
 
     async def _sequence(self, parts: Sequence[Part]) -> AsyncIterator[SpeechChunk]:
@@ -142,7 +143,7 @@ class SequenceStream:
         """Yield the chunks of a part; none if it is only markup, which is no error beside spoken parts."""
         try:
             async for chunk in self._opened(part):
-                self._has_spoken = True
+                self._has_told = True
                 yield chunk
         except NothingToSay as error:
             self._nothing = error

@@ -172,7 +172,7 @@ class SpeechSource:
                 voices = []
                 for each in texts_of(content):
                     self.lexicons.check(each.lexicons)
-                    voices.append(self._voicing.voice(each))
+                    voices.append(self._voice(self._voiced(each)[0]))
                     _instructions(each, voices[-1])
                 return voices[0] if voices else None
             case IncrementalContent(words):

@@ -92,6 +92,10 @@ FAULTS = {
         ["tts.engine=onnx", "routes.a.greeting=您好，欢迎致电", "routes.a.voice=hibari-heart"],
         "routes.a.greeting: hibari-heart does not speak Chinese",
     ),
+    "greeting with a part that its voice cannot speak": (
+        ["tts.engine=onnx", "routes.a.greeting=Thank you for calling 王小明", "routes.a.voice=hibari-heart"],
+        "routes.a.greeting: hibari-heart does not speak Chinese",
+    ),
     "greeting of a route": (
         ['routes."7.1".greeting=...'],
         'routes."7.1".greeting: the text has no letter and no digit',

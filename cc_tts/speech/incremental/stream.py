@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.errors import NothingToSay
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
 from cc_tts.speech.chunks import ChunkStream, marks_alone, now_ms
 from cc_tts.speech.incremental.text import Segment
@@ -57,9 +58,11 @@ class IncrementalStream(SequenceStream):
                 yield SpeechChunk(awaits_text=True)
             segment = segment or await self._incremental.next()
             if segment is None:
-                return
+                break
             async for chunk in self._segment(segment):
                 yield chunk
+        if not (self._is_cancelled or self._has_told) and self._incremental.text.strip():
+            raise NothingToSay("the text has no letter and no digit that is spoken")
 
     async def _segment(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
         if segment.is_spoken and has_speech(segment.text):

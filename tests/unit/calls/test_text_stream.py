@@ -174,11 +174,22 @@ async def test_white_space_alone_opens_nothing_and_is_kept(talk: Talk, client: C
     assert client.only("speak.complete")["spoken_text"] == "\nHello."
 
 
-@pytest.mark.parametrize("text", ["", "😀 ", "<br/>", "**", "---\n"])
+@pytest.mark.parametrize("text", ["😀 ", "<br/>", "**", "---\n", "…", "<think>They want it.</think>", "{name}", "\ue000"])
 @live
-async def test_an_utterance_with_nothing_to_say_completes(talk: Talk, client: Client, text: str) -> None:
+async def test_a_text_of_which_nothing_is_spoken_is_no_success(talk: Talk, client: Client, text: str) -> None:
     client.start()
     client.stream.tokens(text)
+    client.stream.mark("m")
+    await talk.end(client)
+    complete = client.only("speak.complete")
+    assert (complete["completion_cause"], complete["error"]) == ("error", "nothing_to_say")
+    assert (complete["played_ms"], complete["spoken_text"], complete["pending_text"]) == (0, "", text)
+    assert client.only("mark")["name"] == "m"
+
+
+@live
+async def test_an_utterance_without_text_completes(talk: Talk, client: Client) -> None:
+    client.start()
     client.stream.mark("m")
     await talk.end(client)
     complete = client.only("speak.complete")

@@ -48,7 +48,7 @@ _TITLES = frozenset(
     re.findall(
         r"\w+",
         "dr mr mrs ms mt prof st rev hon capt lt col gen sgt gov sen rep pres messrs mme mx maj cpl cmdr adm supt ft "
-        "msgr mmes thos jas wm geo chas robt jos benj edw saml danl "
+        "msgr mmes amb thos jas wm geo chas robt jos benj edw saml danl "
         "calif ariz fla mich minn okla penn tenn wis wyo",
     )
 )

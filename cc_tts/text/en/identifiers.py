@@ -5,13 +5,11 @@ import re
 from cc_tts.text.en.mixed_ids import NUMBER_WITH_SUFFIX, mixed_id
 from cc_tts.text.en.money import CURRENCY_CODES
 from cc_tts.text.en.numbers import (
-    DIGIT_BY_DIGIT_FROM,
     NOTHING_COUNTED,
     amount,
     cardinal,
     digit_groups,
     digits,
-    grouped_digits,
     integer,
     two_digits,
     year,
@@ -58,9 +56,6 @@ _ENDING = (
     r"(?i)(?<!year )\b(end(?:ing|s)(?: (?:in|with))? )"
     r"((?:(?<!ends in )|(?!20\d\d))\d{4,10}(?!\s(?-i:[A-Z]))|\d{2,10}(?!\s[a-z]))"
     rf"{_NOT_COUNTED}(?!\s?%){NOTHING_COUNTED}"
-)
-_LONG_RUN = (
-    rf"(?<![\w.,$£€¥₹-])\d{{{DIGIT_BY_DIGIT_FROM},}}+(?![\w%°$£€¥]|[.,]\d|\s(?:million|billion|dollars|euros|pounds)\b)"
 )
 _MASK = "[*xX•·#…]"
 _MASKED = (
@@ -161,10 +156,6 @@ _STATUS = (
 _IPV6 = (
     r"(?<![\w:.])(?=[\da-fA-F]{0,4}:)(?=[\da-fA-F:]{0,40}::|(?:[\da-fA-F]{1,4}:){7})"
     r"(?:[\da-fA-F]{1,4})?(?::{1,2}[\da-fA-F]{1,4}){1,7}(?:::)?(?![\w:])"
-)
-_BEHIND_ACRONYM = (
-    rf"(?<![\w-])(?!(?:{CURRENCY_CODES})\b)((?:[A-Z]{{3,5}}|WL|[A-Z][a-z][A-Z]{{2,4}})\s)(\d{{5,6}})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{{2}})"
-    + NOTHING_COUNTED
 )
 _NAMED_MIXED = (
     rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}"
@@ -435,7 +426,6 @@ say_identifiers = in_order(
         lambda match: spelled(re.sub("[:-]", " ", match.group())),
     ),
     (r"(?<![\w-])[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?(?![\w-])", _iban),
-    (r"\b(ISBN(?:-1[03])?:?\s)([\dX-]{10,17})(?!\w)", lambda match: match[1] + spelled(match[2])),
     (r"(?<!\w)#\s?(?=\d{2,}-\d|\d{4,}(?!\w|#))", "number "),
     (r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3}):(\d{2,5})(?!\w)", lambda match: f"{match[1]} colon {digits(match[2])}"),
     *TELEPHONE_RULES,
@@ -470,15 +460,7 @@ say_identifiers = in_order(
         lambda match: f"eight oh two dot {cardinal(int(match[1]))} {' '.join(match[2].upper())}".rstrip(),
     ),
     (r"(?<![\w:-])(?:\d:)?\d\d-[a-z]{2}-\d{3,6}(?![\w-])", lambda match: _docket(match.group())),
-    (  # CPT 99213
-        _BEHIND_ACRONYM,
-        digits_behind,
-    ),
     (_MODEL, lambda match: match[1] + house_number(match[2])),
-    (  # a merchant on a statement: SHELL OIL 5744
-        r"\b([A-Z][A-Z'&]{1,20}\s[A-Z][A-Z'&]{1,20}\s)(\d{3,5})(?![\w-]|[.,:/]\d|\s?%|\s[A-Z]{2})",
-        digits_behind,
-    ),
     (_PART_OF_PART, _after(_PART_BEFORE, _part_of_part)),
     (r"(?<=[\s#])(\d{1,2})-(\d{3,4})(?![\w-]|[.,:/]\d)", _after(_LAW_BEFORE, _part_of_part)),
     (
@@ -534,7 +516,6 @@ say_identifiers = in_order(
         rf"(?<![\w.,$#-])(10(?:40|65|9[589]))(?![\w-]|[.,:/]\d|\s?%){NOTHING_COUNTED}",
         lambda match: house_number(match[1]),
     ),
-    (_LONG_RUN, lambda match: grouped_digits(match.group())),
     (_ROOMS_LISTED, lambda match: match[1] + re.sub(r"\d+", lambda each: house_number(each.group()), match[2])),
     (_ROOM, _room),
     (r"(?i)(?<=room, )\d{3,4}(?=,)", lambda match: house_number(match.group())),

@@ -125,7 +125,6 @@ _say_sums = in_order(
     (_CONTINENTAL, _continental),
     (r"(?<=\d)-(per|a)-(?=[a-z])", r" \1 "),
     (rf"\(([$£€¥₹]{AMOUNT}|{AMOUNT}(?=\)\s?(?:{CURRENCY_CODES})\b))\)", _in_brackets),
-    (rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])", " to "),
     (r"/(?:(?<=\d/)|(?<=\d[KkMm]/)|(?<=[A-Za-z]{3}/))\s?(?=[$£€]\d)", ", "),  # limits, as $250K/$500K
     (r"([$£€])\s?(?:-|minus )(?=\d)", lambda match: f"minus {match[1]}"),
     (rf"(?<![\w$])([$£€])\(({AMOUNT})\)((?:MM|[KMB]|bn|mn)\b)?", r"minus \1\2\3"),

@@ -2,7 +2,7 @@
 
 import re
 
-from cc_tts.text.en.numbers import NOTHING_COUNTED, cardinal, digit_groups, digits, two_digits
+from cc_tts.text.en.numbers import cardinal, digit_groups, digits, two_digits
 from cc_tts.text.sentences import BEGINS_SENTENCE
 from cc_tts.text.substitution import in_order, kept_stop
 
@@ -166,7 +166,6 @@ say_postal_addresses = in_order(
         lambda match: _STATES[match[1]],
     ),
     (r"\bNY(?=,\sNY\b)", "New York"),
-    (r"(?<=, )\d{5}(?=\s[A-Z][a-zà-ÿ]+(?:[,.;)]|$))", lambda match: digits(match.group())),  # 75004 Paris
     (
         r"(?<![\w-])(?:[A-Z]{1,2}\d[A-Z\d]?\s\d[A-Z]{2}|[A-Z]\d[A-Z]\s?\d[A-Z]\d)(?![\w-])",
         lambda match: spelled(match.group()),
@@ -181,10 +180,6 @@ say_postal_addresses = in_order(
     (rf"(?<=[a-zà-ÿ.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)", _state),
     (rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)", _state),
     (r"(?<![\w.,$#/-])\d{3,5}(?=\s(?:[NSEW]\.?\s)?Broadway\b)", lambda match: house_number(match.group())),
-    (
-        rf"\b((?:{_FULL_STREETS}),\s)(\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d){NOTHING_COUNTED}",
-        lambda match: match[1] + digit_groups(match[2]),
-    ),
     (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),
     (
         r"(?:(?<=\bat )|(?<=\bto )|(?<=\bof )|(?<=\bnear )|(?<=: ))(\d{2,5})\s([NSEW])\.?\s(?=[A-Z][a-z]+)",

@@ -129,7 +129,6 @@ TELEPHONE_RULES = (
     (rf"{_BEGINS}(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"(?<![\w.,$£€¥-])(?P<number>[2-9]\d{{2}}\.\d{{4}}){_EXTENSION}(?!\s?[%°]|[.,]\d)", _near_telephone),
     (rf"{_DIALLED_GROUPS}{_EXTENSION}(?!-\d)", _as_long_as_one),
-    (r"(?<![\w-])(\d{3})-([A-Z]{4})(?![\w-])", lambda match: f"{digits(match[1])}, {letters(match[2])}"),  # 555-CARE
 )
 """Numbers of a subscriber."""
 SHORT_NUMBER_RULES = (
@@ -151,10 +150,6 @@ SHORT_NUMBER_RULES = (
     (
         rf"(?i)\b((?:text|send|reply|message|sms|forward)(?:ing|s)?\s(?:\S{{1,30}}\s){{1,5}}?to:?\s)(\d{{4,6}}|[2-8]11|\d{{3}}-\d{{3}}){_SHORT}"
         + NOTHING_COUNTED,
-        digits_behind,
-    ),
-    (
-        rf"(?i)\b((?:texts?|messages?|sms|alerts?)\s(?:\w+\s){{0,2}}from\s)(\d{{5,6}}){_SHORT}{NOTHING_COUNTED}",
         digits_behind,
     ),
     (

@@ -12,10 +12,6 @@ _FLIGHT = (
 )
 _AIRLINE = "AA|AC|AF|AI|AS|B6|BA|CX|DL|EI|EK|EY|F9|HA|IB|JL|KE|KL|LH|LX|NH|NK|QF|QR|SQ|TK|UA|VS|WN|WS|6E"
 _BY_CODE = rf"(?=[A-Z\d]{{2}}[ -]\d)(?<![\w-])(?P<carrier>)(?P<airline>{_AIRLINE})[ -]{_NUMBER}"
-_BY_NAME = (
-    r"\b(?P<carrier>(?:Delta|United|Southwest|American|JetBlue|Alaska|Spirit|Frontier|Lufthansa|Emirates|Qantas|KLM"
-    rf"|British Airways|Air (?:Canada|France|India)|Ryanair|easyJet)(?: Air(?:lines|ways))?\s)(?P<airline>){_NUMBER}"
-)
 
 
 _OF_FLIGHTS = r"(\b[Ff]lights\s\d{1,4}(?:,\s\d{1,4}){0,3},?\s(?:and|or|&)\s)(\d{3,4})(?![\w-]|[.,:/]\d)"
@@ -25,10 +21,9 @@ _SEATS = (
 )
 _ROW = r"(?<=\b[Ss]eats )(\d{1,3})([A-K])\s?[-–]\s?(?=[A-K]\b)"
 _OF_TRAVEL = re.compile(
-    r"(?:\b(?i:flights?|dep(?:arts?|arting)?\.?|nonstop|fly(?:ing)?|fares?|from)\b|\b[A-Z\d]{2} ?\d{2,4}\b)[^.!?]{0,24}$"
+    r"(?:\b(?i:flights?|dep(?:arts?|arting)?\.?|nonstop|fly(?:ing)?|fares?|from)\b|\b[A-Z\d]{2} ?\d{2,4}\b)[^.!?]{0,24}$|\($"
 )
-_ROUTE = r"(?<=\()([A-Z]{3})\s?(?:[-–→]|->)\s?(?=[A-Z]{3}\))"
-"""A route from airport to airport, in brackets."""
+"""Behind these and in brackets stands a route from airport to airport."""
 
 
 def _flight(match: re.Match[str]) -> str:
@@ -54,7 +49,6 @@ TRAVEL_RULES = (
     (_OF_FLIGHTS, lambda match: match[1] + house_number(match[2])),
     (_FLIGHT, _flight),
     (_BY_CODE, _flight),
-    (_BY_NAME, _flight),
     (  # Boeing 737-800, Airbus A320
         r"(?<=\bBoeing )(7\d7)(?:-(\d{1,3}))?(?![\w-])",
         lambda match: house_number(match[1]) + (f" {integer(match[2])}" if match[2] else ""),
@@ -64,9 +58,8 @@ TRAVEL_RULES = (
     (r"(?<![\w-])(7[0-8]7)-(?=(?:[89]|10|[1-9]00)(?![\w-]))", lambda match: f"{house_number(match[1])} "),
     (_SEATS, r"\1\2 \3 to "),
     (r"(?<=\b[Ss]eat )(\d{1,3})K(?!\w)", r"\1 K"),
-    (r"(\b[A-Za-z]{3,12}s\s)([A-Z])\s?[-–]\s?(?=[A-Z](?![\w-]))", r"\1\2 to "),
+    (r"(\b[A-Za-z]{3,12}s\s)([A-Z]\d?)\s?[-–]\s?(?=[A-Z]\d?(?![\w-]))", r"\1\2 to "),
     (_ROW, r"\1 \2 to "),
-    (_ROUTE, r"\1 to "),
     (r"(?<![\w–-])([A-Z]{3})\s?–\s?(?=[A-Z]{3}(?![\w–-]))", r"\1 to "),
     (
         r"\b((?:will|to|should|may)\s)?(?:([Dd])ep|[Aa]rr)(?:\.?\s(?=\d{1,2}:\d\d|[A-Z]{3}\s)|\.\s(?=(?:on|at|from|by)\b|[A-Z][a-z]+\s\d))",

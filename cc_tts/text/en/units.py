@@ -355,7 +355,6 @@ say_measures = in_order(
     ),  # 3 yr/36,000 mi
     (r"(?<=\d)-pt\b\.?(?=\s(?!bottle|carton|jar|container|can\b))", "-point"),
     (_MEASURE, _measure),
-    (r"/(?<=[a-z\d]/)([dmμ]?L|kg)(?!\w)", lambda match: f" per {SINGULARS[match[1]]}"),
     (
         rf"(\b(?:per|an?|each|every|one)\s)?(?<![\w/&-])({_NAMED_ALONE})(?![\w/&-])",
         lambda match: (

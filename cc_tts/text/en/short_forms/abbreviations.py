@@ -14,7 +14,7 @@ _TITLES = {
     "Capt": "Captain", "Lt": "Lieutenant", "Col": "Colonel", "Gen": "General", "Sgt": "Sergeant", "Mt": "Mount",
     "Sen": "Senator", "Gov": "Governor", "Rep": "Representative", "Pres": "President", "Atty": "Attorney",
     "Fr": "Father", "Messrs": "Messrs", "Mme": "Madame", "Mx": "Mix", "Mmes": "Mesdames", "Msgr": "Monsignor",
-    "Maj": "Major", "Cpl": "Corporal",
+    "Amb": "Ambassador", "Maj": "Major", "Cpl": "Corporal",
     "Cmdr": "Commander", "Adm": "Admiral", "Pvt": "Private", "Supt": "Superintendent",
 }  # fmt: skip
 _STATES = {
@@ -317,7 +317,10 @@ say_abbreviations = in_order(
     ),
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s?(?:and|or|&|/)\s?[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (rf"\b({'|'.join(_STATES)})\.(?!\w)", lambda match: _STATES[match[1]] + kept_stop(match)),
-    (rf"\b({'|'.join(_FIRST_NAMES)})\.(?=\s[A-Z])", lambda match: _FIRST_NAMES[match[1]]),
+    (
+        rf"\b({'|'.join(_FIRST_NAMES)})(?:\.|(?<=\bWm)|(?<=\bThos)|(?<=\bChas))(?=\s[A-Z])",
+        lambda match: _FIRST_NAMES[match[1]],
+    ),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
     (
@@ -392,9 +395,8 @@ say_abbreviations = in_order(
         r"(?:(?<=dollars)|(?<=pounds)|(?<=euros)|(?<=cents)|(?<=percent))\sp\.?(p|a|w|c\.?m)(?!\w)(\.?)",
         lambda match: f" per {_PER_LETTERS[match[1][0]]}{match[2] and kept_stop(match)}",
     ),
-    (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b([HDS])x\b", lambda match: _OF_PATIENT[match[1]]),
-    (r"\b[Ww]k\.?(?=\sof\b)", "week"),
+    (r"\b[Ww]k\.?(?=\s(?:of|[a-z]+-(?:one|two|three|four|five|six|seven|eight|nine))\b)", "week"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
     (r"(?<=\d(?:st|nd|rd|th)) [Ff]lr?\b(?!\.)|\bFlr?(?=\s\d)", " floor "),
     (

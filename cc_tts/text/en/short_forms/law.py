@@ -3,7 +3,6 @@
 import re
 
 from cc_tts.text.en.numbers import ordinal
-from cc_tts.text.en.postal_addresses import house_number
 from cc_tts.text.substitution import in_order, kept_stop
 
 _RULES = {
@@ -64,10 +63,6 @@ _say_citations = in_order(
     ),
     (r"(?<=\d(?:st|nd|rd|th) )Cong\.(?=,|\s|$)", lambda match: f"Congress{kept_stop(match)}"),
     (r"(?:(?<=\d(?:st|nd) )|(?<=second )|(?<=third ))Sess\.", lambda match: f"Session{kept_stop(match)}"),
-    (
-        r"\b(H\.\s?R\.|[HSA]\.B\.)\s([1-9]\d{0,3})(?![\w-]|[.,:/]\d)",
-        lambda match: f"{match[1]} {house_number(match[2])}",
-    ),
     (rf"\b(?:{_COURT})", lambda match: _COURTS[" ".join(match.group().split())]),
     (
         rf"\b({'|'.join(_PARTIES)})\.(?='s\b|\s(?:{_ACTS})\b)",

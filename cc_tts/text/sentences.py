@@ -61,7 +61,7 @@ _SELDOM_LAST = (_TITLES - {"ft"}) | frozenset(
         "acct ext tel incl max min exp rs qty amt ref rm fl bldg sq asst assn mgr hwy rte inv conf "
         "atty intl univ natl p pp pg par art ver fr "
         "avail auth eff sched prev orig avg addl std adj alt cert cont dia div enc freq grp lic loc mfg prem sig stn tkt "
-        "flt sta repl vit rt agg lvl pls plz fwd chg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs",
+        "flt sta repl vit rt agg lvl pls plz fwd chg ind fam coll veh trans tot res reg ca btwn dep arr pref nr msgs err",
     )
 )
 _DATES = frozenset(

@@ -62,7 +62,7 @@ _MASKED = (
     rf"(?i)(?<!\w)(?:(?:\#|\bno\.?)\s?(?={_MASK}{{2}}|\*|\.{{3}}))?(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?"
     rf"(?:(?:(?P<head>\d{{4,6}})[ -](?=[*xX•]{{2}}))?(?:\({_MASK}{{2,5}}\)[ -]?)?"
     rf"{_MASK}{{2,80}}+(?:[ -]?{_MASK}{{2,19}}+){{0,4}}+[ -]?(?P<digits>\d{{2,6}})"
-    r"|(?:\*|\.{3}\s?|(?<=ending )[x-]|(?<=ending in )[x-]|(?<=\s)x-(?=\d{4}))(?P<tail>\d{4,6}))(?!\w)"
+    r"|(?:[*•·]|\.{3}\s?|(?<=ending )[x-]|(?<=ending in )[x-]|(?<=\s)x-(?=\d{4}))(?P<tail>\d{4,6}))(?!\w)"
 )
 _PREPOSITION_BEFORE = re.compile(r"\b(?:to|at|from|with|for|on|call)\s$")
 _BRANDED = (
@@ -512,6 +512,7 @@ say_identifiers = in_order(
         digits_behind,
     ),
     *SHORT_NUMBER_RULES,
+    (r"(?<=\s)x(\d{4})(?![\w-])", lambda match: f"ending in {digits(match[1])}"),
     (
         rf"(?<![\w.,$#-])(10(?:40|65|9[589]))(?![\w-]|[.,:/]\d|\s?%){NOTHING_COUNTED}",
         lambda match: house_number(match[1]),

@@ -161,6 +161,7 @@ def _state(match: re.Match[str]) -> str | None:
 
 
 say_postal_addresses = in_order(
+    (r"\b([NS])\.\s?([EW])\.(?=\s(?:\d|[A-Z][a-z]))", r"\1\2"),
     (
         r"\b(ON|QC|BC|AB|MB|SK|NS|NB)(?=,?\s[A-Z]\d[A-Z]\s?\d[A-Z]\d(?!\w))",
         lambda match: _STATES[match[1]],

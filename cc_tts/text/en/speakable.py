@@ -191,6 +191,8 @@ _say_all_day_and_user_names = in_order(
     (r"(?<=[\w.]) - (?=[$£€]\d)", lambda match: " minus " if "=" in match.string else None),
     (r"(?<=[.!?)])\s<3(?=\s?$)", ""),
     (r"([$£€]\d[\d,.]*)\s?p(cm|m|w|a|p|q)(?!\w)", lambda match: f"{match[1]} per {_RENTAL_PERIODS[match[2]]}"),
+    (r"(?<![\w/.])(\d{1,2})/(\d{2})(?=,?\s(?:net|n/)\s?\d)", r"\1 \2"),
+    (r"(?<![\w.])([1-4])Q\s?'?(\d\d)(?!\w)", lambda match: f"{ordinal(int(match[1]))} quarter 20{match[2]}"),
     (r"\bINR(?=:?\s(?:(?:is|was|of)\s)?\d(?:\.\d)?(?![\d,.]\d|\d))", "I N R"),
     (r"(?<![\w.-])([xX]\d{2,5})\s?[-–]\s?(?=[xX]\d{2,5}(?!\w))", r"\1 to "),
     (_MIXED_WITH_SIGNS, _password),

@@ -33,7 +33,7 @@ _NEAR_TELEPHONE = re.compile(
     re.IGNORECASE,
 )
 _LOOK_BACK_CHARACTERS = 60
-_OF_KEYS = re.compile(r"\b(?:press|dial|enter|hit|push|menu|keys?)\b", re.IGNORECASE)
+_OF_KEYS = re.compile(r"\b(?:press|dial|enter|hit|push|menu|options|keys?)\b", re.IGNORECASE)
 _KEYS = {"*": "star", "#": "pound"}
 _MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
 

@@ -17,6 +17,7 @@ _OF_RATIO = re.compile(
     r"(?:\s(?:is|are|was|of|at|to|in|be|about|should|must|now)){0,4}\s$",
     re.IGNORECASE,
 )
+_RATIO_AFTER = re.compile(r"\d{1,3}\s(?:[a-z]{1,12}\s)?ratio\b")
 _PARTS = (
     r"(?<![\w:.,])(?=\d+\s?(?:d|h|hrs?|m|mins?)\s?\d)(?:(?P<days>\d{1,3})\s?d(?:ays?)?)?\s?(?:(?P<hours>\d{1,3})\s?(?:h|hrs?))?"
     r"\s?(?:(?P<minutes>\d{1,3})\s?(?:m|mins?))?\s?(?:(?P<seconds>\d{1,2})\s?(?:s|secs?))?(?<=[a-z])(?!\w)"
@@ -74,7 +75,8 @@ def _duration(match: re.Match[str]) -> str | None:
 
 def _ratio(match: re.Match[str]) -> str | None:
     before = match.string[: match.start()]
-    return f"{match[1]} to " if _OF_RATIO.search(before) and not _AT.search(before) else None
+    is_ratio = _OF_RATIO.search(before) or _RATIO_AFTER.match(match.string, match.end())
+    return f"{match[1]} to " if is_ratio and not _AT.search(before) else None
 
 
 def _is_seat(match: re.Match[str]) -> bool:

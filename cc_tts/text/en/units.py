@@ -332,7 +332,7 @@ say_measures = in_order(
         lambda match: counted(match[1], "day", "days") + kept_stop(match),
     ),
     (
-        r"(?<![\w'])(\d{1,3})['′](?=\s(?:by|tall|wide|long|deep|high|of)\b)|(?<=by )(\d{1,3})['′](?!\w)",
+        r"(?<![\w'])(\d{1,3})['′](?=\s(?:by|tall|wide|long|deep|high|of)\b)|(?<=by )(\d{1,3}(?:\.\d{1,2})?)['′](?!\w)",
         lambda match: counted(match[1] or match[2], *_FOOT),
     ),
     (rf"{AMOUNT_BEGINS}({AMOUNT})(\"|″|'')(?!\w)", _inches),

@@ -174,7 +174,9 @@ async def test_white_space_alone_opens_nothing_and_is_kept(talk: Talk, client: C
     assert client.only("speak.complete")["spoken_text"] == "\nHello."
 
 
-@pytest.mark.parametrize("text", ["😀 ", "<br/>", "**", "---\n", "…", "<think>They want it.</think>", "{name}", "\ue000"])
+@pytest.mark.parametrize(
+    "text", ["😀 ", "<br/>", "**", "---\n", "…", "<think>They want it.</think>", "{name}", "\ue000"]
+)
 @live
 async def test_a_text_of_which_nothing_is_spoken_is_no_success(talk: Talk, client: Client, text: str) -> None:
     client.start()

@@ -41,7 +41,7 @@ _WORDS = {
     "ctns": "cartons", "diff": "difference", "occ": "occupancy", "blt": "built", "gtt": "drop", "gtts": "drops",
 }  # fmt: skip
 _NEVER_LAST = {
-    "acc": "account", "ph": "phone", "opp": "opposite", "cnr": "corner", "dpt": "department",
+    "acc": "account", "cor": "corner", "ph": "phone", "opp": "opposite", "cnr": "corner", "dpt": "department",
     "apt": "apartment", "ste": "Suite", "dept": "department", "est": "established", "approx": "approximately",
     "avg": "average", "appt": "appointment", "acct": "account", "tel": "telephone", "govt": "government",
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
@@ -77,7 +77,7 @@ _NUMBERED_PARTS = {
 }  # fmt: skip
 _CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
 CHAT_WORDS = {
-    "mgr": "manager", "amt": "amount", "msg": "message", "pmt": "payment", "mtg": "meeting", "ppl": "people",
+    "vs": "versus", "mgr": "manager", "amt": "amount", "msg": "message", "pmt": "payment", "mtg": "meeting", "ppl": "people",
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
     "qtr": "quarter", "appt": "appointment", "dept": "department", "approx": "approximately",
     "asst": "assistant", "pkg": "package", "incl": "including", "excl": "excluding",
@@ -179,6 +179,10 @@ _AFTER_HOUSE_NUMBER = re.compile(r"\b[\w-]+\s(?:[A-Z]\w*\s){1,3}$")
 _STREET_NAME = re.compile(r"(?:\d\w*|[A-Z]\w*)\s$")
 _STREET_INSIDE_SENTENCE = re.compile(
     r"[\w,]\s(?!(?:Mount|Port|Fort|Lake|Downtown|North|South|East|West|Mister|Miz|Missus|Doctor|Judge)\s)[A-Z]\w*\s$|\d\w*\s$"
+)
+_NEXT_IS_SAINT = re.compile(
+    r"\s(?:Andrew|Ann|Augustine|Charles|Clair|Cloud|Croix|Francis|George|James|Joe|John|Joseph|Jude|Kitts|Louis|Lucia|Luke"
+    r"|Mark|Martin|Mary|Michael|Patrick|Paul|Peter|Petersburg|Pierre|Thomas|Vincent)s?\b"
 )
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
 _PER_WORDS = {
@@ -291,6 +295,8 @@ def _by_place(match: re.Match[str], before_name: str, after_name: str) -> str | 
     """Saint John, Doctor Smith, but 12 Elm Street and Elm Drive: a name behind decides, unless it ends an address."""
     before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
     in_address, next_is_name = _in_address(before), _NEXT_IS_NAME.match(match.string, match.end())
+    if before_name == "Saint" and not in_address and _NEXT_IS_SAINT.match(match.string, match.end()):
+        return before_name
     is_street = in_address or (after_name == "Street" and _STREET_INSIDE_SENTENCE.search(before))
     if next_is_name and not is_street:
         return before_name
@@ -322,6 +328,7 @@ say_abbreviations = in_order(
         lambda match: _FIRST_NAMES[match[1]],
     ),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
+    (r"\bst\.(?=[:,;]|\s[a-z])", "street"),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
     (
         r"\b[Cc]h\.\s(?=(\d{3})|\d)",

@@ -50,7 +50,13 @@ def written_out(short: str, *, may_be_cut: bool) -> str | None:
         found = [each for each in _meant(letters) if not each.endswith(_NO_NOUN_ENDINGS)]
     if len(found) != 1 or (found[0].startswith(letters) and not may_be_cut):
         return None
-    return plural(found[0]) if ending else found[0]
+    return _plural(found[0]) if ending else found[0]
+
+
+def _plural(word: str) -> str:
+    if word.endswith(("ch", "sh")):
+        return f"{word}es"
+    return f"{word}s" if word.endswith(("ay", "ey")) else plural(word)
 
 
 def _meant(letters: str) -> list[str]:

@@ -166,10 +166,6 @@ say_times = in_order(
     ),
     (r"(?<=\b[Ll]ine )(\d{1,6}):(?=\d{1,4}(?![\w:]))", r"\1 colon "),
     (_RATIO, _ratio),
-    (
-        r"\b([ECMP])\.\s?([SD]\.\s?)?T\b\.?",
-        lambda match: re.sub("[^A-Z]", "", match.group()) + kept_stop(match),
-    ),  # E.S.T.
     (_ZONE, _zone),
     (rf"(?<![\w:.])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)\s?{_HALF}", _clock),
     (_CLOCK, _clock),

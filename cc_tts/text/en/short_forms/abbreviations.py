@@ -312,7 +312,7 @@ def _in_address(before: str) -> bool:
 
 
 def _dotted_letters(match: re.Match[str]) -> str:
-    is_last = match.end() == len(match.string)
+    is_last = _BEGINS.match(match.string, match.end())
     return " ".join(match.group().replace(".", "")) + ("." if is_last else "")
 
 

@@ -100,6 +100,7 @@ class SequenceStream:
 
     def _refused(self, part: RefusedContent) -> list[SpeechChunk]:
         """Yield a refused part alone, after any words that do not belong to a chunk yet."""
+        self._has_told = True
         marks = tuple((0.0, name) for _, name in part.marks)
         before = [SpeechChunk(begins_source=self._unspoken)] if self._unspoken else []
         self._unspoken = ""

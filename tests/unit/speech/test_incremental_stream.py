@@ -124,6 +124,13 @@ async def test_words_that_no_voice_speaks_are_told_in_their_place_and_the_rest_i
     assert "".join(scene.sources) == "Hello! Your name is สมชาย, right? "
 
 
+@on_scene
+async def test_a_text_that_no_voice_speaks_is_refused_and_not_empty(scene: Scene) -> None:
+    scene.text.append("สมชาย")
+    await scene.ended()
+    assert [chunk.refused_because for chunk in scene.chunks] == ["ann does not speak Thai: nobody speaks th"]
+
+
 @virtual_time
 async def test_the_pause_of_a_segment_is_silence_that_the_line_did_not_have_already() -> None:
     async def spoken_ms(between_s: float, buffered_ms: float) -> float:

@@ -9,19 +9,16 @@ reference outputs at full size, the networks are compared with those; without it
 compared with speech in one piece. ``--all``: every bench of the engine as well, the most valuable first. The last line is a
 rehearsal without a card: all but the tests and the graphs.
 
-Each step is a process of its own with a time limit and leaves ``engine_gpu_*.json``. ``engine_gpu.json`` says how each went;
-with ``--all``, one that came to its end is left out the next time, so the command can be given again until all is done. A
-step that ran past its time keeps what it had measured by then. The exit status is 1 if a step did not end well, 2 without a
-card that can be used.
+Each step is a process of its own with a time limit and leaves ``engine_gpu_*.json``, and its words in ``engine_gpu_*.log``;
+the table has the last line of one that failed. ``engine_gpu.json`` says how each went; with ``--all``, one that came to its
+end is left out the next time, so the command can be given again until all is done. A step that ran past its time keeps what
+it had measured by then. The exit status is 1 if a step did not end well, 2 without a card that can be used.
 """
 
 import argparse
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +30,7 @@ from cc_tts.engines.cosyvoice.model.loader import dtype_for
 from cc_tts.engines.cosyvoice.worker_engine import check_build, choose_device
 from cc_tts.errors import ConfigError
 from lab.server_under_test import Json
+from lab.timed_steps import PAST_ITS_TIME, Step, read_json, run
 
 NO_CARD: Final = 2
 MINUTES: Final = 9.5
@@ -40,9 +38,7 @@ MINUTES_OF_ALL: Final = 25.0
 TABLE: Final = "gpu-check.md"
 CALLS: Final = "1,4,8,16,32,64,128"
 NOT_THERE: Final = "not measured"
-LEAST_SHARE: Final = 0.5
-"""A step is not begun when less is left than this share of its limit."""
-SUMMARY: Final = "engine_gpu.json"
+NAME: Final = "engine_gpu"
 FOLDERS: Final[dict[Size, Path]] = {
     "tiny": Path("build") / "engine-model-tiny",
     "full": Path("build") / "engine-model-full",
@@ -50,15 +46,6 @@ FOLDERS: Final[dict[Size, Path]] = {
 _LADDER: Final = "engine_gpu_phone.json"
 _QUALITY: Final = "engine_gpu_quality.json"
 _PARITY: Final = "engine_gpu_parity_float32.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A command, and how long it may take."""
-
-    name: str
-    argv: tuple[str, ...]
-    limit_s: float
 
 
 class Plan:
@@ -82,21 +69,32 @@ class Plan:
         return Step(f"parity_{dtype}", ("-m", "tests.parity", str(options.golden), *what, *graphs), limit_s)
 
     def _tests(self, limit_s: float) -> list[Step]:
-        return [Step("tests", ("-m", "pytest", "-q", "-m", "gpu", "tests/gpu"), limit_s)] if self._is_card else []
+        return [_pytest("tests", "test_engine_on_card.py", limit_s)] if self._is_card else []
 
     def short(self) -> list[Step]:
         """Is it right, then how fast. Their limits add up to less than the ten minutes."""
         more = () if self._options.quick else ("--quick",)
-        quality = self._bench("quality", "quality", "--parts", "gates", *more, limit_s=150.0)
-        right = self._parity("float32", limit_s=150.0) if self._options.golden else quality
+        quality = self._bench("quality", "quality", "--parts", "gates", *more, limit_s=140.0)
+        right = self._parity("float32", limit_s=140.0) if self._options.golden else quality
         load = ("--loads", "burst,always", "--calls", self._options.calls, "--seconds", "12")
-        return [*self._tests(120.0), right, self._bench("phone", "phone", *load, limit_s=260.0)]
+        return [*self._tests(170.0), right, self._bench("phone", "phone", *load, limit_s=250.0)]
+
+    def _levers(self, load: Sequence[str]) -> list[Step]:
+        """What a model may be set to beside its defaults: is it right, then what does it gain."""
+        levers = (
+            ("kernels_off", ("--no-kernels",), 200.0),
+            ("int8_pages", ("--page-type", "int8"), 200.0),
+            ("five_steps", ("--flow-steps", "5"), 200.0),
+            ("compiled", ("--compiled",), 540.0),
+        )
+        steps = [self._bench("phone", f"phone_{name}", *more, *load, limit_s=limit_s) for name, more, limit_s in levers]
+        return [*([_pytest("tests_compiled", "test_compiled_on_card.py", 300.0)] if self._is_card else []), *steps]
 
     def everything(self) -> list[Step]:
         """In order of their worth: is it right, then the headline, then the rest."""
         # One process for three loads: each would load, record and measure anew.
         phone = ("--loads", "burst,always,poisson", "--calls", "1,16,32,64,128", "--seconds", "20")
-        in_turns = ("--loads", "always", "--calls", "16,64,128", "--seconds", "12")  # what is gained by overlap
+        in_turns = ("--loads", "always", "--calls", "16,64,128", "--seconds", "12")  # what is gained by each lever
         has_golden = self._options.golden is not None
         # A CPU takes minutes for the half types, and it is not they that are rehearsed.
         halves = ("bfloat16", "float16") if has_golden and self._is_card else ()
@@ -107,38 +105,15 @@ class Plan:
             *(self._parity(dtype, limit_s=180.0) for dtype in halves),
             self._bench("quality", "quality", "--parts", "gates", limit_s=180.0),
             self._bench("phone", "phone_in_turns", "--no-overlap", *in_turns, limit_s=200.0),
+            *self._levers(in_turns),
             self._bench("comparable", "comparable", limit_s=300.0),
             self._bench("ladder", "ladder", limit_s=300.0),
             self._bench("ladder", "ladder_no_graphs", "--no-graphs", "--rounds", "2", limit_s=180.0),
         ]
 
 
-def run(steps: Sequence[Step], out: Path, until_s: float) -> Json:
-    """Do what has not come to its end, while there is time; what was known of earlier runs is kept."""
-    summary = out / SUMMARY
-    done: Json = json.loads(summary.read_text(encoding="utf-8"))["steps"] if summary.exists() else {}
-    for step in steps:
-        left_s = until_s - time.monotonic()
-        before = done.get(step.name)
-        if before is not None and isinstance(before["status"], int):
-            said = f"ended with {before['status']} before"
-        elif left_s < LEAST_SHARE * step.limit_s:
-            said = "no time left"
-        else:
-            done[step.name] = _do(step, min(step.limit_s, left_s))
-            said = f"{done[step.name]['status']} after {done[step.name]['took_s']} s"
-            summary.write_text(json.dumps({"machine": machine(), "steps": done}, indent=1) + "\n", encoding="utf-8")
-        print(f"== {step.name}: {said}", flush=True)
-    return done
-
-
-def _do(step: Step, limit_s: float) -> Json:
-    begin = time.monotonic()
-    try:
-        status: int | str = subprocess.run([sys.executable, *step.argv], check=False, timeout=limit_s).returncode
-    except subprocess.TimeoutExpired:
-        status = "ran past its time"
-    return {"status": status, "took_s": round(time.monotonic() - begin, 1), "command": " ".join(step.argv)}
+def _pytest(name: str, module: str, limit_s: float) -> Step:
+    return Step(name, ("-m", "pytest", "-v", "--tb=short", "-m", "gpu", f"tests/gpu/{module}"), limit_s)
 
 
 def card(device: str) -> Json:
@@ -161,8 +136,9 @@ def table(of_card: Json, of_machine: Json, steps: Json, out: Path) -> str:
     rows += [("host", f"{of_machine['cpu']}, {of_machine['cores']} cores"), ("cc-tts", of_machine["cc_tts"])]
     rows += [(f"step {name}", _ending(step)) for name, step in steps.items()]
     rows += _rightness(out)
-    ladder = _read(out / _LADDER)
+    ladder = read_json(out / _LADDER)
     loads, bursts = (ladder.get("loads", {}).get(load, {}) for load in ("always", "burst"))
+    rows += [(name, str(value)) for name, value in ladder.get("kernels", {}).items()]
     rows.append(("first audio alone, p50 / p95 ms", _first(bursts.get("1"))))
     rows.append(
         ("most streams under 300 ms at p95, no underrun, none refused", str(ladder.get("most_sustained", NOT_THERE)))
@@ -175,12 +151,13 @@ def table(of_card: Json, of_machine: Json, steps: Json, out: Path) -> str:
 
 
 def _ending(step: Json) -> str:
-    words = {0: "passed", "ran past its time": "ran past its time"}
-    return f"{words.get(step['status'], 'FAILED')} after {step['took_s']} s"
+    words = {0: "passed", PAST_ITS_TIME: PAST_ITS_TIME}
+    last = "" if step["status"] == 0 else f": {step.get('last', '').replace('|', '/')}"
+    return f"{words.get(step['status'], 'FAILED')} after {step['took_s']} s{last}"
 
 
 def _rightness(out: Path) -> list[tuple[str, str]]:
-    quality, parity = _read(out / _QUALITY), _read(out / _PARITY)
+    quality, parity = read_json(out / _QUALITY), read_json(out / _PARITY)
     if parity:
         return [("parity with the reference", "see the step, and " + _PARITY)]
     if not quality:
@@ -204,11 +181,6 @@ def _rung(count: str, cell: object) -> str:
     underruns = cell["underrun_rate"]["any"]
     share = NOT_THERE if underruns is None else f"{100 * underruns:.1f} %"
     return f"| {count} | {_first(cell)} | {share} | {cell['refused']} | {cell['audio_s_per_s']} | {cell['max_pages']} |"
-
-
-def _read(path: Path) -> Json:
-    found: Json = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
 
 
 def _gib(num_bytes: int) -> str:
@@ -242,14 +214,16 @@ def main(arguments: list[str] | None = None) -> int:
         return NO_CARD
     options.out.mkdir(parents=True, exist_ok=True)
     if not options.all:
-        for name in (SUMMARY, TABLE, _LADDER, _QUALITY, _PARITY):  # of an earlier run, perhaps on another card
+        for name in (f"{NAME}.json", TABLE, _LADDER, _QUALITY, _PARITY):  # of an earlier run, perhaps on another card
             (options.out / name).unlink(missing_ok=True)
     plan = Plan(options, model_at(options.model_dir or FOLDERS[options.size], options.size))
     steps = plan.everything() if options.all else plan.short()
-    done = run(steps, options.out, until_s)
+    done = run(steps, options.out, until_s, name=NAME, about={"machine": machine()})
     text = table(of_card, machine(), done, options.out)
     (options.out / TABLE).write_text(text, encoding="utf-8")
-    print(f"\n{text}\nThis is {options.out / TABLE}; please send it back.")
+    logs_of = [f"engine_gpu_{name}.log" for name, step in done.items() if step["status"] != 0]
+    with_logs = f", with {', '.join(logs_of)} beside it" if logs_of else ""
+    print(f"\n{text}\nThis is {options.out / TABLE}; please send it back{with_logs}.")
     return 0 if len(done) == len(steps) and all(step["status"] == 0 for step in done.values()) else 1
 
 

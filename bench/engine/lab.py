@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import torch
 
@@ -24,6 +24,8 @@ from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.cosyvoice.model.loader import TOKENIZER_FOLDER, SpeechModel, load_model
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds
+from cc_tts.engines.cosyvoice.model.networks.pages import PageType
+from cc_tts.engines.cosyvoice.model.sizes import FLOW_STEPS
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.runner import ModelRunner
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
@@ -32,6 +34,7 @@ from cc_tts.engines.cosyvoice.worker_engine import (
     CUDA_CALIBRATION_ROWS,
     DTYPES,
     choose_device,
+    may_compile,
 )
 from lab.server_under_test import Json
 
@@ -47,6 +50,10 @@ class Lab:
     dtype: str
     graphs: bool
     overlaps: bool
+    kernels: bool
+    compiles: bool
+    page_type: PageType
+    flow_steps: int
     pages_bytes: int
     is_real_time: bool
     notes: tuple[str, ...]
@@ -87,6 +94,9 @@ class Lab:
             "dtype": self.dtype,
             "graphs": self.graphs and self.is_cuda,
             "overlaps": self.overlaps and self.is_cuda,
+            "compiled": self.compiles,
+            "page_type": self.page_type,
+            "flow_steps": self.flow_steps,
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "clock": "processor time, idle time skipped" if self.has_work_clock else "real time",
@@ -113,6 +123,11 @@ class Rig:
                 dtype=DTYPES[lab.dtype],
                 memory_bytes=lab.pages_bytes,
                 graphs=lab.graphs,
+                kernels=lab.kernels,
+                compiles=lab.compiles,
+                fuses=lab.compiles,
+                page_type=lab.page_type,
+                flow_steps=lab.flow_steps,
                 calibration_rows=CUDA_CALIBRATION_ROWS if lab.is_cuda else CPU_CALIBRATION_ROWS,
             ),
             clock=self.clock,
@@ -143,6 +158,11 @@ class Rig:
         """Drop the state of voices that nobody speaks with, so that the next request has to make it."""
         self.runner._drop_idle_voices()  # noqa: SLF001 - a cold prompt is one whose state is gone; nobody else needs that
 
+    def kernels(self) -> Json:
+        """Which kernels of ours are used."""
+        form = self.runner._flow.flow.page_form  # noqa: SLF001 - nobody else asks
+        return {"attention in pages by our kernel": form.in_place, "fused products": form.fused}
+
     def memory(self) -> Json:
         """Bytes of pages and slots, and on a card the most that torch has held."""
         arena = self.runner._flow.arena  # noqa: SLF001 - its size is of interest here only
@@ -161,6 +181,10 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="auto")
     parser.add_argument("--graphs", action=argparse.BooleanOptionalAction, default=True, help="CUDA graphs, on a card")
     parser.add_argument("--overlap", action=argparse.BooleanOptionalAction, default=True, help="of stages, on a card")
+    parser.add_argument("--kernels", action=argparse.BooleanOptionalAction, default=True, help="of ours, on a card")
+    parser.add_argument("--compiled", action="store_true", help='on a card, as graphs = "compiled" of a model')
+    parser.add_argument("--page-type", choices=get_args(PageType), default="auto")
+    parser.add_argument("--flow-steps", type=int, default=FLOW_STEPS)
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--real-time", action="store_true", help="on a CPU, too; otherwise processor time counts there")
     parser.add_argument("--pages-gib", type=float, default=0.0, help="for the flow's pages; 0: what is free")
@@ -194,6 +218,10 @@ def lab_of(arguments: argparse.Namespace) -> Iterator[Lab]:
             dtype=arguments.dtype,
             graphs=arguments.graphs,
             overlaps=arguments.overlap,
+            kernels=arguments.kernels,
+            compiles=arguments.compiled and device.type == "cuda" and may_compile(),
+            page_type=arguments.page_type,
+            flow_steps=arguments.flow_steps,
             pages_bytes=int(arguments.pages_gib * 2**30),
             is_real_time=arguments.real_time,
             notes=(RULE_FILLED, *arguments.note),

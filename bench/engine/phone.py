@@ -92,7 +92,7 @@ def run(lab: Lab, arguments: argparse.Namespace) -> Json:
                 result["loads"][load][str(count)] = cell
                 _print(load, count, cell)
             result["most_sustained"] = most_sustained(result["loads"].get("always", {}), arguments.target_ms)
-            result["memory"] = rig.memory()
+            result["memory"], result["kernels"] = rig.memory(), rig.kernels()
             keep(lab, arguments, result)  # what is there stays if this is ended
     return result
 

@@ -4,7 +4,6 @@ What can be known without a card is in ``tests/unit/engines/cosyvoice/runners/te
 """
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from cc_tts.engines.cosyvoice.model.networks.trial import form_on  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig  # noqa: E402
 from cc_tts.engines.engine_core import StreamDone  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
-from lab.cosyvoice.schedule import double_hop  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
 from tests.parity import command as parity  # noqa: E402
 from tests.support.golden import GOLDEN  # noqa: E402
@@ -44,26 +42,9 @@ NUM_ROUNDS = 20
 LEFT_BYTES = 512
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _same_every_time() -> Iterator[None]:
-    """No TF32, so that the same sums in other shapes give the same numbers; hops and crossfades at the same places."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_choose_hop", double_hop)
-        yield
-    torch.backends.cudnn.allow_tf32 = before
-
-
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_model(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def device() -> str:
-    """The last card: where there are several, one that is not the current one from the start."""
-    return f"cuda:{torch.cuda.device_count() - 1}"
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,8 @@ class OutOfDeviceMemory(Exception):
     """The memory that a stage needed while it ran did not fit; what it had taken has been given back."""
 
 
+_FULL: Final = ("out of memory", "ALLOC_FAILED")
+"""Words for a full device of those who do not ask PyTorch for memory: of driver and Triton, and of cuBLAS and cuDNN."""
 _Result = TypeVar("_Result")
 
 
@@ -229,13 +231,17 @@ class ModelRunner:
 
     def keep_voices(self, voice_ids: Iterable[str]) -> tuple[str, ...]:
         """Compute the prompts of as many of these voices as half of the pages hold; those that are left wait for their first
-        use.
+        use, as do those that the device has no memory for.
         """
         left = []
         for voice_id in voice_ids:
             num_pages = self.pages_needed(voice_id, 0)
             if num_pages <= self._flow.pool.num_free - self.num_pages // 2:
-                self._voice(voice_id)
+                try:
+                    with self.guarded():
+                        self._voice(voice_id)
+                except OutOfDeviceMemory:
+                    left.append(voice_id)
             else:
                 left.append(voice_id)
         return tuple(left)
@@ -339,6 +345,9 @@ class ModelRunner:
         if state is None:
             speaker = self._speakers[voice_id]
             dtype = self._model.flow.dtype
+            text = speaker.lm_request(self._tokenizer, ()).prompt_text
+            with self._sampling.entered():  # first, as it holds no pages if what follows fails
+                lm = self._lm.add_voice(text) if text else None
             with self._speaking.entered():
                 reference = FlowReference(
                     torch.from_numpy(speaker.flow_tokens).long()[None],
@@ -346,9 +355,7 @@ class ModelRunner:
                     torch.from_numpy(speaker.embedding)[None].to(dtype),
                 )
                 flow = self._with_pages(lambda: self._flow.add_voice(reference))
-            text = speaker.lm_request(self._tokenizer, ()).prompt_text
-            with self._sampling.entered():
-                state = self._voices[voice_id] = _VoiceState(flow, self._lm.add_voice(text) if text else None)
+            state = self._voices[voice_id] = _VoiceState(flow, lm)
         self._voices.move_to_end(voice_id)
         return state
 
@@ -375,9 +382,9 @@ class ModelRunner:
         except torch.OutOfMemoryError:
             pass  # the frames of the error hold on to tensors until here
         except RuntimeError as error:
-            if "CUDA error" not in str(error):
-                raise
-            if "out of memory" not in str(error):  # so the driver says, where a graph does not fit
+            if not any(words in str(error) for words in _FULL):
+                if "CUDA error" not in str(error):
+                    raise
                 raise DeviceLost(str(error).partition("\n")[0][:200]) from None
         else:
             return

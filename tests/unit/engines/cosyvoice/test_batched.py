@@ -259,8 +259,11 @@ def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(en
     [
         torch.OutOfMemoryError("Tried to allocate 20 GiB"),
         RuntimeError("CUDA error: out of memory\nand much more"),  # of the driver, where a graph does not fit
+        RuntimeError("Triton Error [CUDA]: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     ],
-    ids=["allocator", "driver"],
+    ids=["allocator", "driver", "triton", "cublas", "cudnn"],
 )
 def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -278,6 +281,24 @@ def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
     check_empty(engine)
     open_stream(engine, 1, "builtin", "please hold")
     assert endings(run(engine)) == {1: StreamDone(1)}
+
+
+@pytest.mark.parametrize("part", ["_flow", "_lm"])
+def test_a_voice_that_the_device_has_no_memory_for_waits_and_holds_none(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    runner = runner_of(engine)
+    runner.forget("zero_shot")
+    num_free = runner.num_free_pages
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("Tried to allocate 20 GiB")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(runner, part), "add_voice", full)
+        assert runner.keep_voices(["zero_shot"]) == ("zero_shot",)
+    assert runner.num_free_pages == num_free
+    assert runner.keep_voices(["zero_shot"]) == ()
 
 
 def test_a_lost_device_ends_the_loop(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import importlib.util
 import shutil
+import sysconfig
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -159,15 +161,23 @@ def test_a_fault_of_the_work_itself_is_not_the_compilers(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("has_triton", "has_compiler", "fault"),
-    [(True, True, ""), (False, True, "triton is not installed"), (True, False, "no C compiler")],
+    ("has_triton", "has_compiler", "has_header", "fault"),
+    [
+        (True, True, True, ""),
+        (False, True, True, "triton is not installed"),
+        (True, False, True, "no C compiler"),
+        (True, True, False, "Python.h, with which Triton starts its kernels; it is in the package python3-dev"),
+    ],
 )
 def test_a_machine_that_cannot_compile_says_what_lacks(
-    monkeypatch: pytest.MonkeyPatch, has_triton: bool, has_compiler: bool, fault: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_triton: bool, has_compiler: bool, has_header: bool, fault: str
 ) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: object() if has_triton else None)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if has_compiler else None)
+    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path))
+    if has_header:
+        (tmp_path / "Python.h").touch()
     monkeypatch.setenv(compiling.CACHE_VARIABLE, "/elsewhere")
     with capture_logs() as logs:
         assert worker_engine.may_compile() is (not fault)

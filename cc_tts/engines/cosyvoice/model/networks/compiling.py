@@ -9,6 +9,7 @@ Runs on: the thread that owns the device.
 import importlib.util
 import os
 import shutil
+import sysconfig
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -53,6 +54,9 @@ def compiler_fault() -> str:
         return "the package triton is not installed"
     if not (os.environ.get("CC") or any(map(shutil.which, _C_COMPILERS))):
         return f"there is no C compiler ({', '.join(_C_COMPILERS)}), with which Triton starts its kernels"
+    header = Path(sysconfig.get_path("include", "posix_prefix")) / "Python.h"  # where Triton looks for it
+    if not header.is_file():
+        return f"there is no {header}, with which Triton starts its kernels; it is in the package python3-dev"
     return ""
 
 

@@ -26,7 +26,7 @@ def _mish(x):
     return x * (e / (e + 2.0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["slots", "num_kept", "num_new"])
 def _convolve_kernel(
     x,
     contexts,

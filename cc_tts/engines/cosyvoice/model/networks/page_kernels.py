@@ -29,7 +29,9 @@ NEVER: Final = tl.constexpr(-1.0e30)
 IS_INTERPRETED: Final = triton.knobs.runtime.interpret
 
 
-@triton.jit
+# Sizes that change from call to call are not specialised: each variant would be compiled when it is first met, for a second
+# or so in which nobody is spoken to.
+@triton.jit(do_not_specialize=["written", "num_new", "num_items"])
 def _write_kernel(
     new,
     kept,
@@ -68,7 +70,12 @@ def _write_kernel(
     tl.store(kept + (target[:, None] * HEAD_DIM + dims[None, :]), x.to(kept.dtype.element_ty), mask=there)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        *("table", "starts", "ends", "left_out", "table_stride", "start_stride", "num_keys", "num_new", "num_programs"),
+        *("distance_row_stride", "distance_head_stride", "distance_place_stride", "lowest", "num_distances"),
+    ]
+)
 def _attend_kernel(
     queries,
     kept,
@@ -199,7 +206,7 @@ def _attend_kernel(
         tl.store(mixed + (mixed_at[:, None] * HEAD_DIM + dims[None, :]), mix.to(mixed.dtype.element_ty), mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_new", "num_programs", "num_splits"])
 def _join_kernel(
     parts,
     sums,

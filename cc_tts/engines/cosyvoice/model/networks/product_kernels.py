@@ -116,7 +116,7 @@ def _activated(x, second, ACTIVATION: tl.constexpr):
     return x
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows", "num_new", "num_programs", "num_splits"])
 def _product_kernel(
     x,
     sums,
@@ -188,7 +188,7 @@ def _product_kernel(
     tl.store(result + at, acc.to(result.dtype.element_ty), mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["written", "num_rows", "num_new", "cos_row_stride", "sin_row_stride"])
 def _project_kernel(
     x,
     weight,

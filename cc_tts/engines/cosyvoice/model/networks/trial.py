@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts import logs
+from cc_tts.engines.cosyvoice.model.networks.compiling import compiler_fault
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
 from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window, join_heads, join_linears
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
@@ -48,7 +49,8 @@ def _agrees(kernels: str, apart_by: Callable[[], float]) -> bool:
     try:
         apart = apart_by()
     except Exception as error:  # noqa: BLE001 - of Triton, its compiler, the driver: PyTorch can do without any of them
-        log.warning("kernels_not_used", kernels=kernels, detail=f"{type(error).__name__}: {error}"[:200])
+        detail = compiler_fault() or f"{type(error).__name__}: {error}"[:200]
+        log.warning("kernels_not_used", kernels=kernels, detail=detail)
         return False
     if not apart <= MOST_APART:
         log.warning("kernels_not_used", kernels=kernels, detail=f"they are apart from PyTorch by {apart:.2g}")

@@ -140,6 +140,7 @@ def test_without_a_card_kernels_are_not_tried() -> None:
 
 def test_a_card_whose_kernels_fail_or_are_wrong_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: (8, 0))
+    monkeypatch.setattr(trial, "compiler_fault", lambda: "there is no Python.h")
 
     def no_compiler(*_given: object) -> float:
         raise RuntimeError("Failed to find C compiler")
@@ -152,5 +153,7 @@ def test_a_card_whose_kernels_fail_or_are_wrong_goes_without(monkeypatch: pytest
             with capture_logs() as logs:
                 assert form_on_a("cuda") == PageForm("int8", is_right, is_right and is_right_too)
             assert [line["event"] for line in logs] == ["kernels_not_used"] * (not (is_right and is_right_too))
+            if no_compiler in (attention_apart, fused_apart) and (attention_apart is no_compiler or is_right):
+                assert logs[0]["detail"] == "there is no Python.h"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: (7, 0))
     assert form_on_a("cuda", torch.float16) == PageForm("int8")

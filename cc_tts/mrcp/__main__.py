@@ -28,7 +28,7 @@ from cc_tts.processes.supervisor import LoopChannel
 from cc_tts.ua.guard.limits import PeerList
 
 BYE_TIMEOUT_S: Final = 1.0
-"""How long the answers to our BYEs are waited for at the end (unmeasured)."""
+"""How long the process waits at the end for answers to its BYEs (unmeasured)."""
 
 log = logs.get("cc_tts.mrcp")
 
@@ -57,7 +57,7 @@ class MrcpServer:
         return f"<sip:{host}:{self._ports.get(kind, 0)}{'' if kind == 'udp' else f';transport={kind}'}>"
 
     async def start(self) -> dict[str, str]:
-        """Listen; returns the ports. Raises ``ProcessFailed`` or ``ConfigError`` if that is not possible."""
+        """Listen; returns the ports. Raises ``ProcessFailed`` or ``ConfigError`` if it cannot."""
         config, host = self._settings.mrcp, self._settings.sip.host
         plain = tls_port = 0
         if "udp" in config.transports:
@@ -87,7 +87,7 @@ class MrcpServer:
             self.calls.take(message, payload)
 
     def _renew(self, renewed: Renew) -> None:
-        """Take over what was read again; connections that are up go on. A certificate was checked before."""
+        """Apply the settings that were read again; open connections stay open. The server has checked the certificate."""
         self._peers = PeerList(renewed.allowed_peers)
         if self._tls is None:
             return
@@ -97,7 +97,7 @@ class MrcpServer:
             log.error("tls_not_renewed", detail=str(error), consequence="the certificate of before is used")
 
     async def watch(self) -> None:
-        """Look for what nobody needs, until cancelled."""
+        """Close unused sessions and connections, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_S)
             now_s = asyncio.get_running_loop().time()
@@ -106,7 +106,7 @@ class MrcpServer:
             self._listener.close_unused(now_s)
 
     async def stop(self) -> None:
-        """End the sessions by BYE, and listen no more. Nobody would end those that began meanwhile."""
+        """Stop listening first, so that no session begins meanwhile, and end the sessions by BYE."""
         self.calls.is_accepting = False
         await self.sip.close(BYE_TIMEOUT_S)
         self.control.close()
@@ -114,7 +114,7 @@ class MrcpServer:
 
 
 def tls_context(tls: TlsConfig) -> ssl.SSLContext:
-    """TLS as ``[tls]`` has it; it was checked before the server started."""
+    """Return the TLS context of ``[tls]``; the server checked the files before it started."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_tls(context, tls)
@@ -122,7 +122,7 @@ def tls_context(tls: TlsConfig) -> ssl.SSLContext:
 
 
 def load_tls(context: ssl.SSLContext, tls: TlsConfig) -> None:
-    """Read the files of ``[tls]``, for the connections that come from now on."""
+    """Read the files of ``[tls]``, for new connections."""
     context.load_cert_chain(tls.certificate_file, tls.private_key_file, password=lambda: tls.private_key_password)
     context.verify_mode = ssl.CERT_REQUIRED if tls.verify_client else ssl.CERT_NONE
     if tls.verify_client:
@@ -130,7 +130,7 @@ def load_tls(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 
 def main() -> int:
-    """Run until a shutdown is asked for or the server is gone; returns the exit status."""
+    """Run until a shutdown is requested or the server is gone; return the exit status."""
     sock, settings = child.connect(MrcpSettings)
     logs.configure(level=settings.log.level, json=settings.log.json, process="mrcp")
     return asyncio.run(_serve(sock, settings))

@@ -22,7 +22,7 @@ from cc_tts.processes.channel import Message
 Unit = Literal["second", "word", "sentence", "paragraph"]
 Markup = Literal["text", "ssml"]
 MAX_LEXICONS: Final = 16  # unmeasured
-"""A session defines so many: the MRCP process refuses more, and so does the server."""
+"""The most lexicons in a session: the MRCP process refuses more, and so does the server."""
 
 
 class MrcpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,14 +33,14 @@ class MrcpSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsConfig
     mrcp: MrcpConfig
     start_threshold_ms: int = 40
-    """Audio that a speech waits for before it begins (``playout.start_threshold_min_ms``)."""
+    """The audio that must have arrived before a speech begins (``playout.start_threshold_min_ms``)."""
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client wants a text to be spoken; empty or ``None`` where it does not say."""
+    """How a client wants a text to be spoken; empty or ``None`` where it has no wish."""
 
     voices: tuple[str, ...] = ()
-    """Names, the preferred one first."""
+    """Names, in order of preference."""
     gender: Literal["", "female", "male"] = ""
     language: str = ""
     rate: float | None = None
@@ -48,7 +48,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenSpeech(Message, frozen=True):
-    """A SPEAK request has come. ``max_ms`` of its audio are wanted at most; ``lexicons`` are those of the session."""
+    """A SPEAK request has arrived. ``max_ms``: the most audio that is wanted; ``lexicons``: those of the session."""
 
     speech_id: int
     mrcp_call_id: str
@@ -61,13 +61,15 @@ class OpenSpeech(Message, frozen=True):
 
 
 class StartSpeech(Message, frozen=True):
-    """Its turn has come."""
+    """It is the turn of this speech."""
 
     speech_id: int
 
 
 class JumpSpeech(Message, frozen=True):
-    """Go on from another place, or in another way: ``count`` units from what was played. The audio sent so far is void."""
+    """Continue from another place, or in another style: ``count`` units from the played position. The audio that was sent so
+    far is discarded.
+    """
 
     speech_id: int
     played_ms: float
@@ -77,7 +79,7 @@ class JumpSpeech(Message, frozen=True):
 
 
 class SpeechProgress(Message, frozen=True):
-    """How much was played of its audio, and how much of it waits."""
+    """How much of its audio was played, and how much waits."""
 
     speech_id: int
     played_ms: float
@@ -85,7 +87,7 @@ class SpeechProgress(Message, frozen=True):
 
 
 class CloseSpeech(Message, frozen=True):
-    """It is over: nothing more is wanted of it."""
+    """The speech is over: no more audio is needed."""
 
     speech_id: int
     played_ms: float
@@ -93,7 +95,7 @@ class CloseSpeech(Message, frozen=True):
 
 
 class DefineLexicon(Message, frozen=True):
-    """A client brings a lexicon, the payload, for its session."""
+    """A client defines a lexicon (the payload) for its session."""
 
     request_id: int
     mrcp_call_id: str
@@ -101,19 +103,19 @@ class DefineLexicon(Message, frozen=True):
 
 
 class MrcpCallOver(Message, frozen=True):
-    """A session is over, and its lexicons with it."""
+    """A session has ended, and its lexicons with it."""
 
     mrcp_call_id: str
 
 
 class Sessions(Message, frozen=True):
-    """The number of sessions that there are now."""
+    """The current number of sessions."""
 
     num: int
 
 
 class SpeechTaken(Message, frozen=True):
-    """Whether the text can be spoken: ``code`` is that of an error, and empty if it can."""
+    """Whether the text can be spoken: ``code`` is empty if it can, else that of an error."""
 
     speech_id: int
     code: str = ""
@@ -121,8 +123,8 @@ class SpeechTaken(Message, frozen=True):
 
 
 class SpeechJumped(Message, frozen=True):
-    """The audio from here on begins at another place. ``restarts``: at the beginning, though an earlier one was wanted.
-    ``code`` is that of an error, with which the text goes on as it was, and empty if there is none.
+    """The following audio begins at another place. ``restarts``: it begins at the beginning, since an earlier place was
+    wanted. ``code`` is empty, or that of an error, after which the text continues as before.
     """
 
     speech_id: int
@@ -146,7 +148,7 @@ class SpeechMark(Message, frozen=True):
 
 
 class SpeechOver(Message, frozen=True):
-    """No more audio comes; ``code`` is that of an error, and empty if all was sent."""
+    """No more audio will come; ``code`` is empty if all was sent, else that of an error."""
 
     speech_id: int
     code: str = ""
@@ -154,7 +156,7 @@ class SpeechOver(Message, frozen=True):
 
 
 class LexiconTaken(Message, frozen=True):
-    """Whether a lexicon can be used."""
+    """Whether a lexicon is valid."""
 
     request_id: int
     code: str = ""
@@ -169,7 +171,7 @@ class Renew(Message, frozen=True):
 
 
 class Accept(Message, frozen=True):
-    """Whether new sessions are taken."""
+    """Whether new sessions are accepted."""
 
     accepting: bool
 

@@ -44,7 +44,7 @@ from cc_tts.mrcp.sip.server import Dialog, Refusal
 from cc_tts.processes.channel import Message
 
 CHECK_S: Final = 1.0
-"""How often it is looked for sessions and connections that nobody needs (unmeasured)."""
+"""The interval of the search for unused sessions and connections (unmeasured)."""
 
 log = logs.get(__name__)
 
@@ -53,7 +53,7 @@ Tell = Callable[[Message, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class ControlPorts:
-    """Where clients connect to; 0: not at all."""
+    """The ports that clients connect to; 0 for none."""
 
     plain: int = 0
     tls: int = 0
@@ -73,8 +73,8 @@ class MrcpCall:
         self._version = 0
         self._line = calls.open_line(self)
         self.channel_id = calls.new_channel_id()
-        """Its synthesiser has this, also one that comes back after it was taken away: it begins with the id of the session
-        (RFC 6787 §6.2.1), and clients write that of the first channel for all of a session.
+        """The id of its synthesiser, also of one that is added again after its removal: it begins with the id of the session
+        (RFC 6787 §6.2.1), and clients use that of the first channel for the whole session.
         """
         self.synthesizer: Synthesizer | None = None
         self.unconnected_since_s = asyncio.get_running_loop().time()
@@ -84,7 +84,7 @@ class MrcpCall:
         return self._line
 
     def modify(self, offer: str) -> str:
-        """Take an offer; returns the answer. Raises ``Refusal``, with nothing changed."""
+        """Apply a new offer; returns the answer. Raises ``Refusal``, with nothing changed."""
         try:
             read = sdp.read(offer)
         except sdp.BadSdp as error:
@@ -151,7 +151,7 @@ class MrcpCall:
             self.synthesizer = None
 
     def take(self, message: Message, payload: bytes) -> None:
-        """The server tells something of a speech or a lexicon of this call."""
+        """Handle a message of the server about a speech or a lexicon of this call."""
         if (synthesizer := self.synthesizer) is None:
             return
         match message:
@@ -179,7 +179,7 @@ class MrcpCall:
 
 
 class MrcpCalls:
-    """All sessions. ``tell`` sends a message to the server; ``is_accepting`` is what that said last."""
+    """All sessions. ``tell`` sends a message to the server; ``is_accepting`` is the last state that the server has sent."""
 
     def __init__(self, settings: MrcpSettings, control: Control, clock: Clock, tell: Tell) -> None:
         self._settings = settings
@@ -193,7 +193,7 @@ class MrcpCalls:
         self._pacer = Pacer(self._lines, clock)
         self._numbers = itertools.count(1)
         self._of_number: dict[int, MrcpCall] = {}
-        """The speeches and lexicons that the server may still tell of."""
+        """The speeches and lexicons that messages of the server may still be about."""
         self.control_ports = ControlPorts()
         self.is_accepting = True
 
@@ -208,7 +208,7 @@ class MrcpCalls:
     # --- sessions ----------------------------------------------------------------------------------------------------------
 
     def begin(self, offer: str, dialog: Dialog) -> tuple[MrcpCall, str]:
-        """Take an offer; returns the call and the answer. Raises ``Refusal``."""
+        """Begin a call from an offer; returns the call and the answer. Raises ``Refusal``."""
         if not self.is_accepting:
             raise self._full("Draining", dialog)
         if len(self._sessions) >= self._config.max_sessions:
@@ -233,7 +233,7 @@ class MrcpCalls:
         return Refusal(503, reason, headers=[("Retry-After", str(self._settings.sip.retry_after_s))])
 
     def capabilities(self, host: str) -> str:
-        """Return what can be offered to us, as a description."""
+        """Return a description of the offers that we can accept."""
         ports = self.control_ports
         address = self.public_address or host
         return sdp.capabilities(address=address, has_tls=bool(ports.tls), has_plain=bool(ports.plain))
@@ -250,7 +250,7 @@ class MrcpCalls:
         call.line.close()
 
     def open_line(self, call: MrcpCall) -> RtpLine:
-        """The RTP of a call. Raises ``CapacityExceeded``."""
+        """Open the RTP of a call. Raises ``CapacityExceeded``."""
         line = RtpLine(
             self._ports.open(),
             self._clock,
@@ -304,7 +304,7 @@ class MrcpCalls:
     # --- what the server tells ---------------------------------------------------------------------------------------------
 
     def take(self, message: Message, payload: bytes) -> None:
-        """A message of the server has come; one about what is over already is dropped."""
+        """Handle a message of the server; dropped if its subject is over."""
         match message:
             case LexiconTaken(request_id=number):
                 call = self._of_number.pop(number, None)
@@ -324,7 +324,7 @@ class MrcpCalls:
     # ---------------------------------------------------------------------------------------------------------------------
 
     def look(self, now_s: float) -> None:
-        """End the sessions whose client has gone without a word."""
+        """End the sessions whose client has vanished."""
         for call in list(self._sessions.values()):
             if call.synthesizer is not None and self._control.is_connected(call.synthesizer.channel_id):
                 call.unconnected_since_s = now_s

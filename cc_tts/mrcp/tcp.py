@@ -1,4 +1,5 @@
-"""TCP connections of clients, with TLS or without, for SIP as for MRCP: who may connect, how many, and when they are closed.
+"""TCP connections of clients, with or without TLS, for SIP and for MRCP: who may connect, how many, and when they are
+closed.
 
 Runs on: the event loop.
 """
@@ -14,9 +15,9 @@ from cc_tts import port_owner
 from cc_tts.errors import ProcessFailed
 
 MAX_CONNECTIONS: Final = 1000
-"""A listener has no more (unmeasured)."""
+"""The most connections of a listener (unmeasured)."""
 BIND_TIMEOUT_S: Final = 3.0
-"""A process whose server has handed over still ends its sessions, and has the port for a second (unmeasured)."""
+"""After a handover the former process is still ending its sessions, and holds the port for up to a second (unmeasured)."""
 BIND_POLL_S: Final = 0.1  # unmeasured
 
 Address = tuple[str, int]
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 class TcpConnection(asyncio.Protocol, ABC):
-    """A connection of a client. One that leaves more than ``max_unread_bytes`` unread has stopped."""
+    """A connection of a client. A client that leaves more than ``max_unread_bytes`` unread counts as stopped."""
 
     def __init__(self, listener: "TcpListener", *, max_unread_bytes: int) -> None:
         self._listener = listener
@@ -36,7 +37,7 @@ class TcpConnection(asyncio.Protocol, ABC):
 
     @abstractmethod
     def is_unused(self, now_s: float) -> bool:
-        """Whether nobody needs it."""
+        """Whether it can be closed."""
 
     @property
     def is_open(self) -> bool:
@@ -56,7 +57,7 @@ class TcpConnection(asyncio.Protocol, ABC):
         self._listener.forget(self)
 
     def send(self, data: bytes) -> None:
-        """Send it, unless the client has stopped reading: then the connection is closed."""
+        """Send bytes; if the client has stopped reading, close the connection instead."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > self._max_unread_bytes:
@@ -65,13 +66,13 @@ class TcpConnection(asyncio.Protocol, ABC):
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close it, when what was sent has left."""
+        """Close it once everything was sent."""
         if self._transport is not None:
             self._transport.close()
 
 
 class TcpListener:
-    """Listens, and keeps what has connected; ``may_connect`` says from which addresses."""
+    """Listens, and keeps the connections; ``may_connect`` decides which addresses may connect."""
 
     def __init__(self, may_connect: MayConnect) -> None:
         self._may_connect = may_connect
@@ -81,7 +82,7 @@ class TcpListener:
     async def _listen(
         self, make: Callable[[], TcpConnection], host: str, port: int, *, tls: ssl.SSLContext | None = None
     ) -> int:
-        """Listen; returns the port. Raises ``ProcessFailed`` if it is taken."""
+        """Listen; returns the port. Raises ``ProcessFailed`` if it is in use."""
 
         async def bind() -> asyncio.Server:
             return await asyncio.get_running_loop().create_server(make, host, port, ssl=tls)
@@ -111,7 +112,7 @@ class TcpListener:
 
 
 async def bound(bind: Callable[[], Awaitable[T]], host: str, port: int, kind: Literal["udp", "tcp"]) -> T:
-    """Return what ``bind`` does, once the process before this one has left the port. Raises ``ProcessFailed``."""
+    """Return the result of ``bind``, once the former process has released the port. Raises ``ProcessFailed``."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + BIND_TIMEOUT_S
     while True:

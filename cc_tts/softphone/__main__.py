@@ -1,4 +1,4 @@
-"""``python -m cc_tts.softphone``: what ``cc-tts call`` starts."""
+"""``python -m cc_tts.softphone``, which ``cc-tts call`` starts."""
 
 import sys
 

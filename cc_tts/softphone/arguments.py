@@ -1,4 +1,4 @@
-"""The softphone's command line. Error messages show the right form."""
+"""The softphone's command line. Its error messages show the right form."""
 
 import argparse
 import functools
@@ -22,13 +22,13 @@ TOKEN_VARIABLE: Final = "CC_TTS_CALL_TOKEN"  # noqa: S105
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """One call as asked for on the command line. ``phone.local_address`` is empty where the route decides."""
+    """The call that the command line describes. ``phone.local_address`` is empty where the route decides."""
 
     plan: DialPlan
     phone: PhoneSettings
     speak: SpeakRequest | None
     json: str
-    """Where the JSON document goes: a file, ``-`` for standard output, or nowhere."""
+    """The target of the JSON document: a file, ``-`` for standard output, or nothing."""
     is_quiet: bool
     report: str = ""
     probe: ProbePlan | None = None
@@ -87,7 +87,7 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def _add_probe(parser: argparse.ArgumentParser, add_time: Callable[..., object]) -> None:
-    """Add what a probe takes; what is not given is left to its plan."""
+    """Add the options of a probe; the plan has the defaults."""
     add, words = parser.add_argument, "what is said: a text, or a WAV file of 8 kHz whose name ends in .wav"
     probe_help = "measure an agent: wait for its greeting, say a sentence, interrupt the answer, press a key, hang up"
     add("--probe", action="store_true", help=probe_help)
@@ -135,7 +135,7 @@ def _with_json_file(argv: Sequence[str]) -> list[str]:
 
 
 def _probe_plan(given: argparse.Namespace) -> ProbePlan | None:
-    """Take the plan of a probe out of the command line; raises ``ValueError``."""
+    """Return the plan of a probe from the command line; raises ``ValueError``."""
     names = ("sentence", "interruption", "rounds", "key", "wait_s", "dead_air_s")
     values = {name: value for name in names if (value := getattr(given, name)) is not None}
     if not given.probe:

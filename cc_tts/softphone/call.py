@@ -23,13 +23,13 @@ from cc_tts.ua.pjsip.sip_thread import SipThread, callback, pj_detail
 from cc_tts.ua.sip.reason import remote_reasons
 
 _HANGUP_TIMEOUT_NS: Final = 5_000_000_000
-"""Time to wait for the response to our BYE or CANCEL before the call counts as ended."""
+"""How long to wait for the response to our BYE or CANCEL before the call counts as ended."""
 _HELD_BY: Final = {pj.PJSUA_CALL_MEDIA_LOCAL_HOLD: {"by": "us"}, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: {"by": "them"}}
 
 
 class _PjCall(pj.Call):  # type: ignore[misc]  # pjsua2 has no types
-    """The pjsua2 call. Its owner drops it in ``dispose``, so that no reference cycle is left to the collector, which might
-    run on another thread.
+    """The pjsua2 call. Its owner releases it in ``dispose``, so that no reference cycle is left to the garbage collector,
+    which might run on another thread.
     """
 
     def __init__(self, account: Any, owner: "SoftphoneCall") -> None:
@@ -95,7 +95,7 @@ class SoftphoneCall:
         )
 
     def press(self, keys: Iterable[Keypress]) -> None:
-        """Press keys by RFC 4733."""
+        """Press keys (RFC 4733)."""
         if self.facts.is_connected and not self._rtp.can_press:
             raise ValueError("no DTMF now: the far side offers no telephone-event or is on hold")
         for key in keys:
@@ -110,7 +110,7 @@ class SoftphoneCall:
         return self._rtp.said
 
     def listen(self, listener: Callable[[Packet], object]) -> None:
-        """Hand packets with audio on as they come; ``listener`` is called on the RTP thread."""
+        """Pass packets with audio to ``listener``, on the RTP thread, as they arrive."""
         self._receiver.listener = listener
 
     def hold(self) -> None:
@@ -126,7 +126,7 @@ class SoftphoneCall:
             self._try(lambda call: call.reinvite(param))
 
     def hang_up(self) -> None:
-        """BYE, or CANCEL before the answer."""
+        """Send BYE, or CANCEL before the answer."""
         if self.facts.hangup_ns is None and not self.facts.ended_ns:
             self.facts.hangup_ns = self._clock.now_ns()
             self._try(lambda call: call.hangup(pj.CallOpParam()))
@@ -139,7 +139,7 @@ class SoftphoneCall:
             self._report_event("error", self._clock.now_ns(), detail=pj_detail(error))
 
     def dispose(self) -> None:
-        """Delete the pjsua2 call: outside callbacks, on the SIP thread, before the library goes."""
+        """Delete the pjsua2 call, outside of callbacks, on the SIP thread, before the library ends."""
         SipThread.check()
         self._pj = None
         self._rtp.close()

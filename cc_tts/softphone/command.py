@@ -158,7 +158,7 @@ def _picture(found: "CallReport | ProbeReport", plan: DialPlan, probe: "Probe | 
 
 
 def _probe(arguments: CallArguments, clock: Clock) -> "Probe | None":
-    """The probe that is asked for, ready to begin; raises ``ConfigError``."""
+    """Return the requested probe, ready to begin; raises ``ConfigError``."""
     if arguments.probe is None:
         return None
     from cc_tts.softphone.probe.plan import words_of

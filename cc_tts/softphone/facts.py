@@ -9,7 +9,7 @@ from cc_tts.ua.sip.reason import RemoteReason
 
 @dataclass(slots=True)
 class CallFacts:
-    """Observed state of a call with instants (CLOCK_MONOTONIC, ns)."""
+    """The observed state of a call, with instants (CLOCK_MONOTONIC, ns)."""
 
     invite_ns: int = 0
     trying_ns: int | None = None

@@ -60,7 +60,7 @@ class Phone:
         return self
 
     def dial(self, plan: DialPlan) -> SoftphoneCall:
-        """Begin a call, whose id no other one has that is up."""
+        """Begin a call; no other current call has its id."""
         SipThread.check()
         address, emit = self._settings.local_address, self._events.append
         call = SoftphoneCall(plan, account=self._account, address=address, clock=self._clock, emit=emit)
@@ -69,7 +69,7 @@ class Phone:
         return call
 
     def poll(self) -> list[dict[str, Any]]:
-        """Let the library work for a few ms and return what happened; a call's last event is its report."""
+        """Let the library work for a few ms and return the events; the last event of a call is its report."""
         SipThread.check()
         self._endpoint.libHandleEvents(POLL_MS)
         for name, call in list(self.calls.items()):
@@ -82,7 +82,7 @@ class Phone:
         return [self._events.popleft() for _ in range(len(self._events))]
 
     def __exit__(self, *_exception: object) -> None:
-        """End the library. Calls still up are dropped; hang them up and poll first to end them politely."""
+        """End the library, which drops calls that are still up; to end them properly, hang up and poll first."""
         SipThread.check()
         for call in self.calls.values():
             call.dispose()
@@ -125,7 +125,9 @@ def _account_config(settings: PhoneSettings, transport_id: int) -> Any:
 
 
 def local_address_towards(host: str, port: int) -> str:
-    """Address of this machine from which ``host`` is reached; raises ``ProcessFailed`` if it is not. No packet is sent."""
+    """Return the address of this machine from which ``host`` is reached; raises ``ProcessFailed`` without a route. No packet
+    is sent.
+    """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.connect((host, port))

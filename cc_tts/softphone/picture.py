@@ -1,4 +1,4 @@
-"""A call of the softphone as the picture of its report."""
+"""Draws the report of a softphone call."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

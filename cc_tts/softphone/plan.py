@@ -1,4 +1,4 @@
-"""The plan of a call: the target, the local address, what is said, and which keys are pressed when."""
+"""The plan of a call: the target, the local address, the audio to play, and which keys are pressed when."""
 
 import ipaddress
 import re
@@ -52,7 +52,7 @@ class DialPlan(msgspec.Struct, kw_only=True):
 
     @property
     def play_at_s(self) -> float:
-        """When it begins, seconds after the answer."""
+        """When the file begins, in seconds after the answer."""
         return _file_and_time(self.play)[1] or 0.0
 
 
@@ -69,7 +69,9 @@ class PhoneSettings:
 
 
 def parse_uri(text: str) -> tuple[str, str, int]:
-    """A SIP URI (RFC 3261 §19.1), or ``user@host``, as URI, host and port; raises ``ValueError`` if it is none."""
+    """Return a SIP URI (RFC 3261 §19.1), or ``user@host``, as URI, host and port; raises ``ValueError`` if it
+    is not valid.
+    """
     if re.fullmatch(r"(sip:)?\+?[\d*#-]+|\w+", text, re.ASCII):
         user = text.removeprefix("sip:")
         raise ValueError(
@@ -89,7 +91,7 @@ def parse_uri(text: str) -> tuple[str, str, int]:
 
 
 def _is_broken_address(host: str) -> bool:
-    """Return whether it is made of digits and dots, and no IPv4 address: no host name looks like that."""
+    """Return whether it consists of digits and dots but is not an IPv4 address: no host name looks like that."""
     try:
         return not host.strip(".0123456789") and not ipaddress.IPv4Address(host)
     except ValueError:
@@ -97,7 +99,7 @@ def _is_broken_address(host: str) -> bool:
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """``Name: value``; raises ``ValueError`` for what has no name, or a value that would break the message."""
+    """Parse ``Name: value``; raises ``ValueError`` without a name, or for a value that would break the message."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon or not _HEADER_NAME.fullmatch(name):
         raise ValueError(f"{text!r} is no header; right is 'X-Name: value'")
@@ -107,14 +109,14 @@ def parse_header(text: str) -> tuple[str, str]:
 
 
 def seconds_of(text: str) -> float | None:
-    """``2.5``, ``2.5s`` or ``300ms`` in seconds; ``None`` if it is no length of time."""
+    """Return ``2.5``, ``2.5s`` or ``300ms`` in seconds; ``None`` if it is not a duration."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)?", text, re.ASCII)
     return None if match is None else float(match[1]) / (1000 if match[2] == "ms" else 1)
 
 
 def parse_key_plan(text: str) -> list[Keypress]:
-    """``12@2.5s,#@4s``: digits and when to press them, counted from the answer; digits without a time at once. Raises
-    ``ValueError`` if a digit or a time cannot be read.
+    """Parse ``12@2.5s,#@4s``: digits and when to press them, counted from the answer; digits without a time are pressed at
+    once. Raises ``ValueError`` if a digit or a time cannot be read.
     """
     plan: list[Keypress] = []
     for item in (part.strip() for part in text.split(",") if text):
@@ -127,7 +129,7 @@ def parse_key_plan(text: str) -> list[Keypress]:
 
 
 def read_play(text: str) -> tuple[bytes, float]:
-    """``question.wav@4s``: a WAV file of 8 kHz as octets of μ-law, and how many ms after the answer it begins; nothing for
+    """Read ``question.wav@4s``: a WAV file of 8 kHz as μ-law bytes, and how many ms after the answer it begins; nothing for
     an empty text. Raises ``ValueError`` if the time or the file cannot be read.
     """
     if not text:
@@ -140,6 +142,6 @@ def read_play(text: str) -> tuple[bytes, float]:
 
 
 def _file_and_time(text: str) -> tuple[str, float | None]:
-    """The file of ``FILE@TIME``, and the time in seconds; ``None`` for one that cannot be read."""
+    """Split ``FILE@TIME`` into the file and the time in seconds; ``None`` for a time that cannot be read."""
     name, at, when = text.rpartition("@")
     return (name, seconds_of(when)) if at else (text, 0.0)

@@ -18,7 +18,7 @@ Party = Literal["us", "them", "nobody"]
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the call ended: in what way, by whom, and the SIP status or reason that says so."""
+    """How the call ended, which side ended it, and the SIP status or reason."""
 
     result: Result
     by: Party
@@ -46,7 +46,7 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class RtpReport:
-    """Figures of the RTP that arrived, over all SSRCs."""
+    """Figures of the received RTP, over all SSRCs."""
 
     packets: int = 0
     lost: int = 0
@@ -79,7 +79,7 @@ class RecordingReport:
 
 @dataclass(slots=True)
 class SpeakReport:
-    """The softphone's own request to speak. Times in ms from the POST leaving and from its answer arriving."""
+    """The softphone's own request to speak. Times in ms from the sending of the POST and from its response."""
 
     http_status: int = 0
     utterance_id: str = ""
@@ -91,7 +91,7 @@ class SpeakReport:
     error: str = ""
 
     def measure(self, talkspurts: Sequence[Talkspurt]) -> None:
-        """Fill in the times: the speech asked for is the first talkspurt that begins after the POST."""
+        """Fill in the times: the requested speech is the first talkspurt that begins after the POST."""
         if not self.accepted_at_ns:
             return
         self.post_to_accepted_ms = ms_between(self.posted_at_ns, self.accepted_at_ns)
@@ -154,7 +154,7 @@ def gaps_of(gaps_ns: "array[int]") -> Gaps:
 
 
 def rtp_report(receiver: RtpReceiver, *, packets_sent: int, round_trip_ms: float | None = None) -> RtpReport:
-    """Figures of a received stream. Without a round trip, which RTCP tells, there is no MOS."""
+    """Return the figures of a received stream. Without a round trip, which RTCP reports, there is no MOS."""
     sources = receiver.sources
     packets, lost = sum(each.packets for each in sources), sum(each.lost for each in sources)
     mos = None

@@ -1,4 +1,4 @@
-"""The softphone's side of offer/answer: pjmedia's description with our RTP port in it, and what the peer's says.
+"""The softphone's side of offer and answer: pjmedia's description with our RTP port, and the content of the peer's.
 
 RFC 4566 (now 8866) for the lines, RFC 3264 for their meaning, RFC 4733 §7.1.1 for telephone-event.
 """
@@ -21,7 +21,7 @@ def _sections(sdp: str) -> list[list[str]]:
 
 
 def with_own_media(sdp: str, *, address: str, port: int, codec: str) -> str:
-    """Rewrite what pjmedia made: our address and port, one codec and telephone-event; its o= line and direction stay.
+    """Rewrite pjmedia's description: our address and port, one codec and telephone-event; its o= line and direction stay.
 
     The m= section of a rejected stream (port 0, RFC 3264 §6) is left alone. Every dynamic payload type gets its rtpmap:
     pjmedia asserts, which ends the process, on a description that lacks one.
@@ -46,7 +46,7 @@ def with_own_media(sdp: str, *, address: str, port: int, codec: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemoteAudio:
-    """The peer's audio stream as its session description has it."""
+    """The peer's audio stream in its session description."""
 
     address: str
     port: int
@@ -55,7 +55,7 @@ class RemoteAudio:
 
 
 def remote_audio(sdp: str) -> RemoteAudio | None:
-    """Read the first audio stream; None when there is none, or it is not IPv4 RTP/AVP."""
+    """Read the first audio stream; ``None`` without one, or if it is not IPv4 RTP/AVP."""
     session, *media = _sections(sdp)
     for first, *lines in media:
         match = _AUDIO.fullmatch(first)
@@ -70,7 +70,7 @@ def remote_audio(sdp: str) -> RemoteAudio | None:
 
 
 def _address(lines: list[str]) -> str:
-    """Address of the first c= line. A name is not looked up: that would block the SIP thread."""
+    """Return the address of the first c= line. A name is not looked up: that would block the SIP thread."""
     found = (line.removeprefix("c=IN IP4 ") for line in lines if line.startswith("c=IN IP4 "))
     try:
         return str(ipaddress.IPv4Address(next(found, "").split("/")[0].strip()))
@@ -85,13 +85,15 @@ def _event_payload_type(lines: list[str], payload_types: tuple[int, ...]) -> int
 
 
 def body_of(message: str) -> str:
-    """Body of a SIP message that carries a session description, or nothing."""
+    """Return the body of a SIP message that has a session description, or nothing."""
     head, separator, body = message.partition("\r\n\r\n")
     return body if separator and "application/sdp" in head.lower() else ""
 
 
 def retry_after_s(message: str) -> int | None:
-    """Seconds of the Retry-After header of a SIP message; a comment and parameters may follow them (RFC 3261 §20.33)."""
+    """Return the seconds of the Retry-After header of a SIP message; a comment and parameters may follow them (RFC 3261
+    §20.33).
+    """
     head = message.partition("\r\n\r\n")[0]
     match = re.search(r"^retry-after[ \t]*:[ \t]*(\d{1,9})", head, re.ASCII | re.IGNORECASE | re.MULTILINE)
     return None if match is None else int(match[1])

@@ -64,7 +64,7 @@ class SpeakRequest:
             self._report.error = f"{self.api}: {getattr(error, 'reason', None) or error}"
 
     def _find(self, sip_call_id: str) -> str | None:
-        """The server may list the call a moment after its 200 OK has reached us."""
+        """Find the call; the server may list it only a moment after its 200 OK has reached us."""
         for _ in range(_FIND_TRIES):
             _, answer = self._request("/v1/calls")
             for call in answer.get("calls", ()):
@@ -75,7 +75,7 @@ class SpeakRequest:
         return None
 
     def _request(self, path: str, body: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
-        """GET, or POST of a body; any status but 2xx raises ``HTTPError``."""
+        """Send a GET, or a POST with a body; any status but 2xx raises ``HTTPError``."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -86,7 +86,7 @@ class SpeakRequest:
 
 
 def _problem(body: bytes) -> str:
-    """``detail`` of a problem document (RFC 9457), or nothing."""
+    """Return ``detail`` of a problem document (RFC 9457), or nothing."""
     try:
         return str(json.loads(body).get("detail", ""))
     except (ValueError, AttributeError):

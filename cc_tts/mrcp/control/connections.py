@@ -19,13 +19,13 @@ from cc_tts.mrcp.control.synthesizer import RESOURCE
 from cc_tts.mrcp.tcp import MayConnect, TcpConnection, TcpListener
 
 MAX_UNREAD_BYTES: Final = 1 << 20
-"""A client that leaves so much unread has stopped (unmeasured)."""
+"""A client that leaves this much unread counts as stopped (unmeasured)."""
 UNUSED_S: Final = 60.0
-"""A connection that is of no channel is closed after so long without a message, or after what a session may be without one
-if that is longer: until its first request it is not known which connection is that of a session (unmeasured).
+"""A connection without a channel is closed after this long without a message, or after a session's idle timeout if that is
+longer: until the first request it is not known which connection a session uses (unmeasured).
 """
 KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""A client that has gone without a word is noticed after a minute (unmeasured)."""
+"""A client that vanishes without closing is noticed after a minute (unmeasured)."""
 _CHANNEL: Final = re.compile(r"([0-9A-Za-z]{1,64})@([a-z]{1,32})", re.ASCII)
 
 log = logs.get(__name__)
@@ -60,13 +60,13 @@ class Connection(TcpConnection):
             self.close()
 
     def is_unused(self, now_s: float) -> bool:
-        """Whether it is of no channel, and has been silent for long."""
+        """Whether it has no channel, and has been silent for long."""
         return not self.channels and self._heard_s < now_s - self._control.unused_s
 
 
 class Control(TcpListener):
-    """All connections, and what carries out the requests of each channel. ``may_connect`` says from which addresses; a
-    session may be without a connection for ``idle_timeout_s``.
+    """All connections, and the objects that carry out the requests of each channel. ``may_connect`` decides which addresses
+    may connect; a session may be without a connection for ``idle_timeout_s``.
     """
 
     def __init__(self, may_connect: MayConnect, *, idle_timeout_s: float = 0.0) -> None:
@@ -80,7 +80,7 @@ class Control(TcpListener):
         return await self._listen(lambda: Connection(self), host, port, tls=tls)
 
     def new_channel_id(self) -> str:
-        """An id that nobody guesses, as whoever has it controls the channel."""
+        """Return an unguessable id, since anyone who knows it controls the channel."""
         return f"{secrets.token_hex(16)}@{RESOURCE}"
 
     def add(self, channel_id: str, handle: Callable[[Request], None]) -> None:
@@ -96,7 +96,7 @@ class Control(TcpListener):
         return connection is not None and connection.is_open
 
     def send(self, channel_id: str, data: bytes) -> None:
-        """Send a message of a channel; what nobody can get is dropped."""
+        """Send a message of a channel; dropped if the channel has no connection."""
         if (connection := self._connection_of.get(channel_id)) is not None:
             connection.send(data)
 

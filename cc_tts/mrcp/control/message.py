@@ -16,7 +16,7 @@ from enum import IntEnum, StrEnum
 from typing import Final
 
 MAX_MESSAGE_BYTES: Final = 131_072  # unmeasured
-"""Twice the largest SSML document that is read, so that one has room in it however it is encoded."""
+"""Twice the size of the largest SSML document that is accepted, so that it fits in any encoding."""
 MAX_START_LINE_BYTES: Final = 256  # unmeasured
 MAX_HEADERS: Final = 100  # unmeasured
 MAX_VALUE_CHARS: Final = 4096  # unmeasured
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 
 
 class Status(IntEnum):
-    """Status codes (RFC 6787 §5.4)."""
+    """The status codes (RFC 6787 §5.4)."""
 
     SUCCESS = 200
     NOT_ALLOWED = 401
@@ -47,7 +47,7 @@ class Status(IntEnum):
 
 
 class RequestState(StrEnum):
-    """How far a request is (RFC 6787 §5.3)."""
+    """The progress of a request (RFC 6787 §5.3)."""
 
     COMPLETE = "COMPLETE"
     IN_PROGRESS = "IN-PROGRESS"
@@ -59,7 +59,7 @@ Header = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request of a client. Of a header that comes twice the first counts."""
+    """A request of a client. If a header is repeated, the first one counts."""
 
     method: str
     request_id: int
@@ -67,12 +67,12 @@ class Request:
     body: bytes = b""
 
     def header(self, name: str) -> str | None:
-        """The value of a header; ``None`` if there is none."""
+        """Return the value of a header; ``None`` without it."""
         return next((value for each, value in self.headers if each.lower() == name.lower()), None)
 
     @property
     def media_type(self) -> str:
-        """The type of the body, without parameters; empty if the client does not say."""
+        """The type of the body, without parameters; empty if the client names none."""
         return (self.header("Content-Type") or "").partition(";")[0].strip().lower()
 
     @property
@@ -81,13 +81,13 @@ class Request:
 
 
 class Malformed(Exception):
-    """The bytes are no message, so that it cannot be told where the next one begins."""
+    """The bytes are not a message, so the start of the next one is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A message that is no request that could be carried out, though its bounds are known. ``request_id`` is ``None`` where
-    that is not known, and nothing can be answered.
+    """A complete message that is not a valid request. ``request_id`` is ``None`` if it is unknown; then there
+    is no answer.
     """
 
     status: Status
@@ -96,14 +96,16 @@ class Refused:
 
 
 class MessageReader:
-    """Cuts a stream into messages. Only one message is held at a time, which is bounded."""
+    """Cuts a stream into messages. It holds at most one message, of limited size."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._to_skip = 0
 
     def feed(self, data: bytes) -> Iterable[Request | Refused]:
-        """Add bytes; yields what they complete. Raises ``Malformed`` at what is no message; what came before it is good."""
+        """Add bytes; yields the messages that they complete. Raises ``Malformed`` at bytes that are not a message; the
+        messages before them are valid.
+        """
         self._buffer += data
         while self._skip() and self._buffer:
             found = self._next()
@@ -112,7 +114,7 @@ class MessageReader:
             yield found
 
     def _skip(self) -> bool:
-        """Pass over the rest of a message that is too large; returns whether that is done."""
+        """Skip the rest of a message that is too large; return whether all of it is skipped."""
         num = min(self._to_skip, len(self._buffer))
         del self._buffer[:num]
         self._to_skip -= num
@@ -147,7 +149,7 @@ class MessageReader:
 
 
 def _may_begin(data: bytearray) -> bool:
-    """Whether more bytes could make a start line of this."""
+    """Return whether these bytes could still become a start line."""
     return re.fullmatch(rb"M|MR|MRC|MRCP|MRCP/[\d.]{0,7}(?: {1,8}\d{0,19})?", data) is not None
 
 
@@ -181,7 +183,7 @@ def _first(headers: Sequence[Header], name: str) -> str:
 
 
 def _lines(head: bytes) -> list[str]:
-    """The lines of a header, folded ones joined (RFC 6787 §5.1 refers to RFC 5322)."""
+    """Return the lines of a header, with folded ones joined (RFC 6787 §5.1 refers to RFC 5322)."""
     lines: list[str] = []
     for line in head.decode("utf-8", "replace").split("\r\n"):
         if line[:1] in (" ", "\t") and lines:
@@ -192,7 +194,7 @@ def _lines(head: bytes) -> list[str]:
 
 
 def _are_sound(lines: Sequence[str], headers: Sequence[Header]) -> bool:
-    """Whether every line is a header, and there are neither too many nor too long ones."""
+    """Return whether every line is a header, and there are neither too many nor too long ones."""
     is_bounded = len(lines) <= MAX_HEADERS and all(len(value) <= MAX_VALUE_CHARS for _, value in headers)
     return len(headers) == len(lines) and is_bounded
 

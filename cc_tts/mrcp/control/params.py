@@ -1,4 +1,4 @@
-"""Header fields of a synthesiser (RFC 6787 §8.4): which are known, whether their values are legal, and what they mean."""
+"""Header fields of a synthesiser (RFC 6787 §8.4): which ones are known, which values are legal, and what they mean."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +48,9 @@ _LEGAL: Final[Mapping[str, Callable[[str], bool]]] = {
     "Logging-Tag": _fits(r".*"),
     VENDOR_SPECIFIC: _fits(r".*"),
 }
-"""SET-PARAMS sets these. Those of ``Style``, the barge-in and the order of lexicons have an effect; the others are kept."""
+"""The fields that SET-PARAMS can set. Those of ``Style``, the barge-in and the order of lexicons have an effect; the others
+are only stored.
+"""
 _OF_ONE_REQUEST: Final[Mapping[str, Callable[[str], bool]]] = {
     "Jump-Size": lambda value: length_of(value) is not None or names_tag(value),
     "Speak-Length": lambda value: length_of(value) is not None or names_tag(value),
@@ -68,7 +70,7 @@ Parameters = Mapping[str, str]
 
 
 def length_of(value: str) -> tuple[int, Unit] | None:
-    """A count and its unit (``Jump-Size``, ``Speak-Length``); ``None`` if it is not written so, or names a tag."""
+    """Return a count and its unit (``Jump-Size``, ``Speak-Length``); ``None`` if it has another form, or names a tag."""
     match = _LENGTH.fullmatch(value.strip())
     if match is None or match[3].lower() not in _UNITS:
         return None
@@ -76,7 +78,7 @@ def length_of(value: str) -> tuple[int, Unit] | None:
 
 
 def names_tag(value: str) -> bool:
-    """Whether a length goes to a mark of the text, which is legal, and not done here."""
+    """Return whether a length refers to a mark of the text, which is legal but not supported here."""
     return re.fullmatch(r"\S.{0,127} +tag", value.strip(), re.IGNORECASE) is not None
 
 
@@ -87,7 +89,7 @@ def illegal(headers: Iterable[Header]) -> list[Header]:
 
 
 def unsettable(headers: Iterable[Header]) -> list[Header]:
-    """Those that SET-PARAMS and GET-PARAMS do not know."""
+    """Return the fields that SET-PARAMS and GET-PARAMS do not know."""
     return [
         (name, value)
         for name, value in headers
@@ -96,13 +98,13 @@ def unsettable(headers: Iterable[Header]) -> list[Header]:
 
 
 def settable(headers: Iterable[Header]) -> dict[str, str]:
-    """Those that SET-PARAMS sets, by their names as the RFC has them."""
+    """Return the fields that SET-PARAMS sets, by their names in the RFC."""
     named = ((_CANONICAL.get(name.lower(), ""), value) for name, value in headers)
     return {name: value for name, value in named if name in _LEGAL}
 
 
 def merged(defaults: Parameters, request: Request) -> dict[str, str]:
-    """Return what holds for a request: its own headers, else what SET-PARAMS has set."""
+    """Return the fields that apply to a request: its own headers, else those of SET-PARAMS."""
     return {**defaults, **settable(request.headers)}
 
 
@@ -118,11 +120,11 @@ def style_of(parameters: Parameters) -> Style:
 
 
 def kills_on_barge_in(parameters: Parameters) -> bool:
-    """Whether BARGE-IN-OCCURRED ends the request; it does unless it says otherwise (RFC 6787 §8.4.2)."""
+    """Return whether BARGE-IN-OCCURRED ends the request, which is the default (RFC 6787 §8.4.2)."""
     return parameters.get(KILL_ON_BARGE_IN, "true").lower() == "true"
 
 
 def lexicon_order(parameters: Parameters) -> tuple[str, ...] | None:
-    """The URIs of lexicons in the order in which they are asked; ``None`` if the client does not say."""
+    """Return the URIs of lexicons in the order of their use; ``None`` if the client names none."""
     found = re.findall(r"<([^<>]+)>", parameters.get(LEXICON_SEARCH_ORDER, ""))
     return tuple(found) or None

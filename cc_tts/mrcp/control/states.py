@@ -1,4 +1,4 @@
-"""The states of a synthesiser (RFC 6787 §8.1), as a table. What is not in it is answered with 402.
+"""The states of a synthesiser (RFC 6787 §8.1), as a table. A method that is not in it gets 402.
 
 A SPEAK that waits behind another does not change the state; when the one before it is over, the next is as a new one.
 """

@@ -36,14 +36,14 @@ from cc_tts.state_machine import StateMachine
 
 RESOURCE: Final = "speechsynth"
 _NTP_EPOCH_S: Final = 2_208_988_800
-"""NTP begins in 1900, and Unix time in 1970 (RFC 5905 §6)."""
+"""NTP time begins in 1900, Unix time in 1970 (RFC 5905 §6)."""
 _TYPES: Final[dict[str, Markup]] = {
     "text/plain": "text",
     "application/ssml+xml": "ssml",
     "application/ssml": "ssml",
     "application/synthesis+ssml": "ssml",
 }
-"""The last is that of MRCPv1, which old platforms still send."""
+"""The last one is from MRCPv1; old platforms still send it."""
 _LEXICON_TYPE: Final = "application/pls+xml"
 _ID_LIST: Final = re.compile(r"\d{1,10}(?: *, *\d{1,10})*")
 _STATUS_OF: Final = {
@@ -63,7 +63,7 @@ _CHARSETS: Final = {
     "windows-1252": "windows-1252", "gb2312": "gb18030", "gbk": "gb18030", "gb18030": "gb18030", "big5": "big5",
     "utf-16": "utf-16",
 }  # fmt: skip
-"""GB 18030 has GBK and GB 2312 in it."""
+"""GB 18030 includes GBK and GB 2312."""
 _CHARSET: Final = re.compile(r"; *charset *= *\"?([\w.:-]{1,40})", re.IGNORECASE | re.ASCII)
 _XML_ENCODING: Final = re.compile(r"\s*<\?xml[^>]{0,100}\sencoding\s*=\s*[\"']([\w.:-]{1,40})", re.ASCII)
 _MAX_DECLARATION_BYTES: Final = 200  # unmeasured
@@ -76,7 +76,7 @@ _LEXICON_FAILURE: Final = "006 lexicon-load-failure"
 
 @dataclass(slots=True, eq=False)
 class _Speak:
-    """A SPEAK request that is not over."""
+    """A SPEAK request in progress, or waiting."""
 
     request_id: int
     speech_id: int
@@ -85,12 +85,14 @@ class _Speak:
     is_taken: bool = False
     has_begun: bool = False
     control: Request | None = None
-    """A CONTROL that waits for its answer: what comes of the audio until then is void."""
+    """The CONTROL request that waits for its answer: audio that arrives before it is discarded."""
     last_mark: str = ""
 
 
 class Synthesizer:
-    """``tell`` sends a message to the server, ``send`` bytes to the client; ``new_id`` counts speeches and lexicons."""
+    """The synthesiser. ``tell`` sends a message to the server, ``send`` bytes to the client; ``new_id`` counts speeches and
+    lexicons.
+    """
 
     def __init__(
         self,
@@ -114,20 +116,20 @@ class Synthesizer:
         self._max_queued = max_queued
         self._machine = StateMachine(SYNTH_TABLE, SynthState.IDLE)
         self._queue: list[_Speak] = []
-        """The first one is that which is spoken."""
+        """The first one is being spoken."""
         self._parameters: dict[str, str] = {}
         self._lexicons: list[str] = []
-        """Those that are loaded, in the order in which they came."""
+        """The loaded ones, in order of arrival."""
         self._defining: dict[int, tuple[Request, str]] = {}
 
     @property
     def state(self) -> SynthState:
-        """The state by RFC 6787 §8.1."""
+        """The state as RFC 6787 §8.1 defines it."""
         return self._machine.state
 
     @property
     def num_speaks(self) -> int:
-        """How many SPEAK requests are spoken, or wait."""
+        """The number of SPEAK requests that are spoken or wait."""
         return len(self._queue)
 
     # --- requests --------------------------------------------------------------------------------------------------------
@@ -209,19 +211,19 @@ class Synthesizer:
         self._answer_stopped(request, [each for each in self._queue if not wanted or each.request_id in wanted])
 
     def _wanted(self, request: Request) -> set[int] | None:
-        """The requests that STOP names; none: all. ``None`` if the list is no list."""
+        """Return the requests that STOP names; an empty set means all. ``None`` if the list is malformed."""
         written = request.header("Active-Request-Id-List")
         if written is None:
             return set()
         return {int(each) for each in written.split(",")} if _ID_LIST.fullmatch(written) else None
 
     def _barge_in(self, request: Request) -> None:
-        """All of the queue goes with a request that is spoken and lets itself be interrupted (RFC 6787 §8.8)."""
+        """End the spoken request if it may be interrupted, and with it the whole queue (RFC 6787 §8.8)."""
         kills = bool(self._queue) and params.kills_on_barge_in(self._queue[0].parameters)
         self._answer_stopped(request, list(self._queue) if kills else [])
 
     def _answer_stopped(self, request: Request, stopped: list[_Speak]) -> None:
-        """End these, answer, and go on with what is left."""
+        """End these requests, answer, and continue with the rest of the queue."""
         is_current = bool(stopped) and stopped[0] is self._queue[0]
         marker = self._marker() if is_current else []
         for each in stopped:
@@ -314,7 +316,7 @@ class Synthesizer:
         self._end(speak, taken.code)
 
     def on_jumped(self, jumped: SpeechJumped) -> None:
-        """The audio goes on from another place, or from where it was if that was not possible."""
+        """Continue with the audio from another place, or from the same one if the jump was not possible."""
         speak = self._named(jumped.speech_id)
         if speak is None or (request := speak.control) is None:
             return
@@ -328,7 +330,7 @@ class Synthesizer:
         self._answer_active(request, (("Speak-Restart", "true"),) if jumped.restarts else ())
 
     def takes_audio(self, speech_id: int) -> bool:
-        """Whether audio of this speech is what the line plays now."""
+        """Return whether the line now plays the audio of this speech."""
         speak = self._queue[0] if self._queue else None
         return speak is not None and speak.speech_id == speech_id and speak.control is None
 
@@ -339,14 +341,16 @@ class Synthesizer:
             self._send_event("SPEECH-MARKER", speak, RequestState.IN_PROGRESS, self._marker())
 
     def on_failed(self, over: SpeechOver) -> None:
-        """The audio of a request broke off. What there was of it was cut."""
+        """End a request whose audio broke off; the audio that was left has been cut."""
         if (speak := self._named(over.speech_id)) is not None and speak is self._queue[0]:
             cause = _cause(_CAUSES.get(over.code, _ERROR), over.detail)
             self._line.cut()
             self._complete(speak, cause, over.code)
 
     def on_played(self, unsent: str = "") -> None:
-        """All of the request was played, and the silence behind it; ``unsent`` says why nothing of it left."""
+        """End a request when all of it, and the silence after it, was played; ``unsent``: why no packet of it
+        could be sent.
+        """
         if self._queue:
             cause = _cause(_ERROR, f"no RTP could be sent: {unsent}") if unsent else _cause(NORMAL)
             self._complete(self._queue[0], cause, "error" if unsent else "")
@@ -388,7 +392,7 @@ class Synthesizer:
         self._end(speak, code)
 
     def _end(self, speak: _Speak, code: str) -> None:
-        """A request is over; the next one begins, if it was that which is spoken."""
+        """End a request; if it was being spoken, the next one begins."""
         is_current = speak is self._queue[0]
         self._forget(speak, code or "normal")
         if is_current:
@@ -414,11 +418,11 @@ class Synthesizer:
 
     @property
     def _ntp(self) -> int:
-        """The time as an NTP timestamp of 64 bits (RFC 6787 §8.4.8)."""
+        """Return the time as a 64-bit NTP timestamp (RFC 6787 §8.4.8)."""
         return int((self._clock.wall_s() + _NTP_EPOCH_S) * 2**32)
 
     def _marker(self) -> list[Header]:
-        """Where the request is that is spoken: the time, and the last mark of its text."""
+        """Return the position in the spoken request: the time, and the last mark of its text."""
         mark = self._queue[0].last_mark if self._queue else ""
         return _timestamp(self._ntp, mark)
 
@@ -433,8 +437,8 @@ class Synthesizer:
 
 
 def _charset_of(request: Request) -> str | None:
-    """The encoding of the text: that of Content-Type, else that of the XML declaration, else UTF-8. ``None`` if it is not
-    one of those that are read.
+    """Return the encoding of the text: that of Content-Type, else that of the XML declaration, else UTF-8. ``None`` if it is
+    not supported.
     """
     header, beginning = request.header("Content-Type") or "", request.body[:_MAX_DECLARATION_BYTES]
     named = _CHARSET.search(header) or _XML_ENCODING.match(beginning.decode("ascii", "replace"))

@@ -1,1 +1,1 @@
-"""RTP of the MRCP process: packets, their pace, and the ports that they are sent from."""
+"""RTP of the MRCP process: packets, their timing, and their ports."""

@@ -24,7 +24,7 @@ _ENCODERS: Final[dict[tuple[str, int], Callable[[bytes], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A codec as both sides have agreed on it."""
+    """A codec that both sides have agreed on."""
 
     name: str
     rate_hz: int

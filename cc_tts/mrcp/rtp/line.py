@@ -1,4 +1,4 @@
-"""The RTP of one session: what its synthesiser plays, frame by frame.
+"""The RTP of one session: plays the audio of its synthesiser, frame by frame.
 
 ::
 
@@ -25,7 +25,7 @@ from cc_tts.media.playout_events import PlayoutEvent, PlayoutFinished, PlayoutPr
 from cc_tts.mrcp.rtp.codecs import Codec
 
 MAX_BUFFERED_MS: Final = 30_000
-"""The server sends no more than ``playout.window_ms`` ahead, and a jump may cross what is on its way. Unmeasured."""
+"""The server sends at most ``playout.window_ms`` ahead, and a jump may overlap with audio that is on its way. Unmeasured."""
 EXPEDITED_FORWARDING: Final = 0xB8
 """The traffic class of voice (RFC 4594 §4.1), as the octet of the IP header."""
 _HEADER: Final = struct.Struct(">BBHII")
@@ -35,7 +35,7 @@ _MARKER: Final = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where RTP goes, and in which codec. Without ``is_active`` the client wants to hear nothing now."""
+    """The destination and codec of RTP. Without ``is_active`` the client does not want audio now."""
 
     address: str
     port: int
@@ -44,8 +44,8 @@ class Target:
 
 
 class RtpLine:
-    """``tell_progress`` is told how much was played and how much waits, ms; ``on_played`` that all was played, and why no
-    packet of it could be sent, if none could; ``on_begun`` that there is something to play.
+    """The line. ``tell_progress`` gets how much was played and how much waits, in ms; ``on_played`` is called when all was
+    played, with the reason if no packet could be sent; ``on_begun`` when there is something to play.
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class RtpLine:
         self._played_ms = 0.0
         self._written_ms = 0.0
         self._is_fading = False
-        """The next frame fades out what was cut."""
+        """Whether the next frame fades out the cut audio."""
         self._silence_left: int | None = None
-        """Frames of silence until the request is complete; ``None`` before all of it was heard."""
+        """Frames of silence until the request is complete; ``None`` until all of it was played."""
         self._ssrc = secrets.randbits(32)
         self._sequence = secrets.randbits(16)
         self._timestamp = secrets.randbits(32)
         self._last_ns: int | None = None
         self._num_before = 0
         self._unsent = ""
-        """Why the last packet that could not be sent was not."""
+        """Why the last packet that failed could not be sent."""
         self.num_packets = 0
-        """Those that were sent."""
+        """The number of sent packets."""
 
     @property
     def port(self) -> int:
@@ -100,12 +100,12 @@ class RtpLine:
 
     @property
     def rate_hz(self) -> int | None:
-        """The sample rate; ``None`` as long as nothing is agreed."""
+        """The sample rate; ``None`` until a codec is agreed."""
         return None if self._target is None else self._target.codec.rate_hz
 
     @property
     def spoken_rate_hz(self) -> int:
-        """The sample rate of what is spoken, also while nothing is agreed."""
+        """The sample rate of the speech, known even before a codec is agreed."""
         return self._format.rate_hz
 
     @property
@@ -117,7 +117,7 @@ class RtpLine:
         return self._at_ms + self._played_ms
 
     def set_target(self, target: Target) -> None:
-        """Send there from now on. Another sample rate counts for what begins later."""
+        """Send to this destination from now on. Another sample rate applies to later speeches."""
         self._target = target
 
     def drop_target(self) -> None:
@@ -126,7 +126,7 @@ class RtpLine:
     # --- what the synthesiser plays ----------------------------------------------------------------------------------------
 
     def begin(self, speech_id: int, at_ms: float = 0.0) -> None:
-        """Play this speech from now on, whose audio begins ``at_ms`` in it."""
+        """Play this speech from now on; its audio begins ``at_ms`` into it."""
         rate_hz = self.rate_hz or self._format.rate_hz
         if self._buffer is None or self._format.rate_hz != rate_hz:
             self._format = AudioFormat(rate_hz)
@@ -139,7 +139,7 @@ class RtpLine:
         self._on_begun()
 
     def write(self, pcm: bytes) -> None:
-        """More audio has come for what is played. Raises ``PlayoutOverflow`` if it is more than the server should send."""
+        """Add audio of the current speech. Raises ``PlayoutOverflow`` if it is more than the server should send."""
         if self._buffer is not None and self._utterance:
             self._buffer.write(self._utterance, pcm)
             self._written_ms += self._format.ms_for_bytes(len(pcm))
@@ -167,7 +167,7 @@ class RtpLine:
             self._buffer.resume()
 
     def close(self) -> None:
-        """Free the port, and send nothing more."""
+        """Free the port, and stop sending."""
         self._utterance, self._is_fading = "", False
         self._sock.close()
 

@@ -1,4 +1,4 @@
-"""The media clock of the MRCP process: every 20 ms a frame of every line that plays. Runs on: the event loop."""
+"""The media clock of the MRCP process: every 20 ms it sends a frame of every busy line. Runs on: the event loop."""
 
 import asyncio
 from collections.abc import Collection
@@ -11,13 +11,13 @@ from cc_tts.mrcp.rtp.line import RtpLine
 
 TICK_NS: Final = PTIME_MS * NS_PER_MS
 MAX_BEHIND_NS: Final = 5 * TICK_NS
-"""Ticks that were missed are made up for up to so much; after more the clock starts anew. Unmeasured."""
+"""Missed ticks are made up for up to this much; beyond it the clock starts again from now. Unmeasured."""
 
 log = logs.get(__name__)
 
 
 class Pacer:
-    """Ticks as long as a line is busy. ``lines`` changes while it runs."""
+    """Ticks while a line is busy. ``lines`` changes while it runs."""
 
     def __init__(self, lines: Collection[RtpLine], clock: Clock) -> None:
         self._lines = lines
@@ -46,7 +46,7 @@ class Pacer:
             await asyncio.sleep(max(0.0, (due_ns - now_ns) / 1e9))
 
     def _tick(self, line: RtpLine, now_ns: int) -> None:
-        """A fault in one session is not one of the others."""
+        """Play one frame of each line; a fault in one session does not affect the others."""
         try:
             line.tick(now_ns)
         except Exception:

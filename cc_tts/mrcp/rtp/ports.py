@@ -1,4 +1,4 @@
-"""The ports that RTP is sent from."""
+"""The local ports of RTP."""
 
 import socket
 from collections import deque
@@ -7,14 +7,14 @@ from cc_tts.errors import CapacityExceeded
 
 
 class RtpPorts:
-    """Even ports of a range, the one that is free longest first."""
+    """The even ports of a range; the one that has been free longest is used first."""
 
     def __init__(self, host: str, ports: range) -> None:
         self._host = host
         self._ports = deque(ports)
 
     def open(self) -> socket.socket:
-        """A socket at one of them. Raises ``CapacityExceeded`` if all are taken."""
+        """Open a socket on one of them. Raises ``CapacityExceeded`` if all are in use."""
         for _ in range(len(self._ports)):
             port = self._ports[0]
             self._ports.rotate(-1)

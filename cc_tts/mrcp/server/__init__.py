@@ -1,1 +1,1 @@
-"""The server's side of the MRCP process: it has the texts spoken."""
+"""The server's side of the MRCP process: it synthesises the texts."""

@@ -1,4 +1,4 @@
-"""The MRCP process as the server has it: its speeches, lexicons and sessions. Runs on: the event loop."""
+"""The MRCP process as the server sees it: its speeches, lexicons and sessions. Runs on: the event loop."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ class MrcpProcess:
         self._config = config
         self._tracer = tracer or Tracer()
         self._spans: dict[str, Span] = {}
-        """The span of each session that has spoken."""
+        """The span of each session that has a SPEAK request."""
         self._metrics = metrics
         self._on_down = on_down
         self._accepting = True
@@ -94,7 +94,7 @@ class MrcpProcess:
         return (self._supervisor,) if self._config.mrcp.enabled else ()
 
     async def start(self) -> None:
-        """Start it, if there is to be one. Raises ``ProcessFailed`` if it does not start."""
+        """Start the process, if ``mrcp.enabled``. Raises ``ProcessFailed`` if it does not start."""
         if self._config.mrcp.enabled:
             await self._supervisor.start()
 
@@ -104,18 +104,18 @@ class MrcpProcess:
         await self._tasks.ended()
 
     def set_accepting(self, *, accepting: bool) -> None:
-        """Take new sessions, or answer them with 503."""
+        """Accept new sessions, or answer them with 503."""
         if accepting != self._accepting:
             self._accepting = accepting
             self._send(Accept(accepting))
 
     def reload(self, config: Config) -> None:
-        """Take over who may connect, and the files of TLS."""
+        """Apply who may connect, and the files of TLS."""
         self._supervisor.set_settings(_settings_of(config))
         self._send(Renew(config.mrcp.allowed_peers, config.tls))
 
     async def drained(self, *, timeout_s: float) -> None:
-        """Wait until the last session is over, so long at most."""
+        """Wait until the last session is over, for at most this long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self.num_sessions:  # noqa: ASYNC110 - the sessions end one by one
@@ -153,7 +153,7 @@ class MrcpProcess:
         speech.begin()
 
     def _span_of(self, mrcp_call_id: str) -> Span | None:
-        """Begin the span of a SPEAK request as a part of its session's; ``None`` while nothing is exported."""
+        """Begin the span of a SPEAK request as a part of its session's; ``None`` if nothing is exported."""
         whole = self._spans.get(mrcp_call_id) or self._tracer.begin("mrcp.session", kind="server")
         if whole is None:
             return None
@@ -212,7 +212,7 @@ def _compiled(document: bytes) -> CompiledLexicon:
 
 
 def _reason(reason: str) -> str:
-    """The value of a label, of which there are few. A session that ends in good order is no error, whoever ends it."""
+    """Return one of the few values of a label. A session that ends in good order is not an error, whichever side ends it."""
     if reason in _ENDS_OF_SESSIONS:
         return "hangup"
     return reason if reason in ("normal", "cancelled", "process_ended") else "error"

@@ -1,4 +1,4 @@
-"""Places in the audio of a text, as CONTROL names them (RFC 6787 §8.4.1)."""
+"""Positions in the audio of a text, as CONTROL names them (RFC 6787 §8.4.1)."""
 
 import re
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ _SENTENCE_ENDS: Final = re.compile(r"[.!?。！？…][\"'”’)\]]*\s*$")
 
 
 def place_of(spans: Sequence[SpokenSpan], played_ms: float, count: int, unit: Unit) -> tuple[float, bool]:
-    """The place ``count`` units from ``played_ms``, ms, and whether the beginning stands for one before it. A place beyond
-    what was synthesised so far is the end of that: the units of what is still to come are not known.
+    """Return the position ``count`` units from ``played_ms``, in ms, and whether it was limited to the beginning. A position
+    beyond the synthesised audio becomes the end of that audio: the units after it are unknown yet.
     """
     if unit == "second":
         wanted_ms = played_ms + count * 1000

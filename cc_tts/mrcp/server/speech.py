@@ -1,4 +1,4 @@
-"""One SPEAK request as the server carries it out: its text is checked, spoken, and sent no faster than it is played.
+"""One SPEAK request on the server: it checks and synthesises the text, and sends the audio no faster than it is played.
 
 ::
 
@@ -62,14 +62,14 @@ from cc_tts.tracing.span import CURRENT, Span
 from cc_tts.voices.voice import Voice
 
 CHUNK_TIMEOUT_S: Final = 15.0
-"""How long the engine may take for one chunk (unmeasured)."""
+"""The longest that the engine may take for one chunk (unmeasured)."""
 
 log = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechServices:
-    """Every speech uses these objects."""
+    """The objects that every speech uses."""
 
     config: Config
     source: SpeechSource
@@ -86,7 +86,7 @@ class SpeechServices:
 
 
 class MrcpSpeech:
-    """A text, and how far it is."""
+    """A text and its progress."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class MrcpSpeech:
         )
 
     def _pronounced(self, text: TextContent) -> TextContent:
-        """A text with what the lexicons of the session replace in it. Runs on: a thread."""
+        """Return a text with the replacements of the session's lexicons. Runs on: a thread."""
         language = text.language or self._services.config.tts.language
         lexicons = [each for each in self._lexicons if not language or each.speaks(language)]
         return replace(text, replacements=replacements_by(lexicons, text.text, text.replacements))
@@ -217,7 +217,7 @@ class MrcpSpeech:
         await self._speak(jumped.at_ms)
 
     async def _place(self, wanted: JumpSpeech) -> SpeechJumped:
-        """Where the text goes on, from here on in the style that is wanted."""
+        """Return where the text continues, and apply the requested style to the rest."""
         at_ms, restarts = wanted.played_ms, False
         if wanted.count:
             at_ms, restarts = place_of(self._spans, wanted.played_ms, wanted.count, wanted.unit)
@@ -240,7 +240,7 @@ class MrcpSpeech:
             self._send(SpeechOver(self._opened.speech_id))
 
     async def _produce(self, from_ms: float) -> None:
-        """Have it synthesised; while the engine is full, wait as long as a call would."""
+        """Synthesise; while the engine is full, wait as long as a call would."""
         services, content = self._services, self._content
         assert content is not None
         begun_ns = services.clock.now_ns()
@@ -300,7 +300,7 @@ class MrcpSpeech:
             await self._moved.wait()
 
     def _within_limit(self, data: bytes) -> bytes:
-        """The audio without what is beyond Speak-Length."""
+        """Return the audio up to Speak-Length."""
         if self._opened.max_ms is None:
             return data
         beyond = self._format.bytes_for_ms(max(0.0, self._sent_ms - self._opened.max_ms))
@@ -313,7 +313,7 @@ class MrcpSpeech:
         self._services.metrics.time_to_first_pcm.labels(engine=self._voice.engine).observe(elapsed_s)
 
     def _tell_marks(self) -> None:
-        """Report the marks that were passed since the last time."""
+        """Report the marks that were passed since the last report."""
         marks = [
             (span.start_ms + at_ms, name)
             for span in self._spans
@@ -348,7 +348,7 @@ async def _next(chunks: AsyncIterator[SpeechChunk]) -> SpeechChunk | None:
 
 
 async def _end(task: asyncio.Task[None] | None) -> None:
-    """Cancel it and wait for its end. Whoever is cancelled meanwhile is: what was closed must not go on."""
+    """Cancel a task and wait for its end. The caller can be cancelled meanwhile: a closed speech must not go on."""
     if task is not None:
         task.cancel()
         await asyncio.wait({task})

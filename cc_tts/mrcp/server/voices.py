@@ -1,4 +1,4 @@
-"""Which voice speaks for a client of MRCP."""
+"""The choice of a voice for an MRCP client."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,8 @@ from cc_tts.voices.voice import Voice
 
 
 def voice_of(style: Style, voices: Sequence[Voice], config: TtsConfig) -> str | None:
-    """The first voice of ``Voice-Name`` that there is, else one of the language and the gender; ``None``: the server's own.
+    """Return the first existing voice of ``Voice-Name``, else one of the language and the gender; ``None`` for the server's
+    default.
 
     Raises:
         UnknownVoice: the client names voices, and there is none of them.

@@ -1,4 +1,4 @@
-"""The ways on which SIP comes in: UDP, TCP and TLS. A flow is how a message came, and how one goes back.
+"""The transports of SIP: UDP, TCP and TLS. A flow is the path on which a message came, and on which messages go back.
 
 Runs on: the event loop.
 """
@@ -16,31 +16,31 @@ from cc_tts.mrcp.tcp import Address, MayConnect, TcpConnection, TcpListener, bou
 from cc_tts.ua.sip.message import header_value
 
 MAX_MESSAGE_BYTES: Final = 65_535
-"""The datagrams of the kernel have no more."""
+"""The kernel has no longer datagrams."""
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
-"""A burst of INVITEs waits here; the kernel may give less."""
+"""A burst of INVITEs waits in this buffer; the kernel may grant less."""
 IDLE_S: Final = 300.0
-"""A connection without a message for so long is closed, unless a session has it (unmeasured)."""
+"""A connection without a session is closed after this long without a message (unmeasured)."""
 FIRST_MESSAGE_S: Final = 30.0
-"""A connection that has brought no message so long after it was opened is closed (unmeasured)."""
+"""A new connection is closed if no message arrives within this time (unmeasured)."""
 _HEAD_ENDS: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(r"\d{1,6}", re.ASCII)
 
 
 class Flow(Protocol):
-    """A way to a peer."""
+    """A path to a peer."""
 
     transport: str
-    """UDP, TCP or TLS, as Via has it."""
+    """UDP, TCP or TLS, as in Via."""
     peer: Address
 
     @property
     def local_host(self) -> str:
-        """Our address on it."""
+        """Our address on this path."""
 
     @property
     def is_reliable(self) -> bool:
-        """Whether what is sent arrives, so that nothing is sent again."""
+        """Whether messages arrive for certain, so that none is sent again."""
 
     def send(self, data: bytes, to: Address | None = None) -> None:
         """Send a message to the peer; a datagram goes to another address if one is named."""
@@ -50,7 +50,7 @@ Receive = Callable[[str, Flow], None]
 
 
 def local_host_towards(host: str) -> str:
-    """The address of this machine that a peer sees."""
+    """Return the address of this machine that a peer sees."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, suppress(OSError):
         sock.connect((host, 9))
         return str(sock.getsockname()[0])
@@ -58,7 +58,7 @@ def local_host_towards(host: str) -> str:
 
 
 class UdpFlow:
-    """The way on which a datagram came."""
+    """The path on which a datagram came."""
 
     transport = "UDP"
     is_reliable = False
@@ -73,7 +73,7 @@ class UdpFlow:
         return self._host if self._host != "0.0.0.0" else local_host_towards(self.peer[0])
 
     def send(self, data: bytes, to: Address | None = None) -> None:
-        """Send it; it may be lost."""
+        """Send a datagram, which may be lost."""
         with suppress(OSError, ValueError):
             self._transport.sendto(data, to or self.peer)
 
@@ -107,7 +107,7 @@ class StreamFlow(TcpConnection):
         self.has_brought = False
         self.transport = transport
         self.num_sessions = 0
-        """Sessions that it belongs to keep it open."""
+        """The number of sessions that keep it open."""
 
     @property
     def local_host(self) -> str:
@@ -125,7 +125,7 @@ class StreamFlow(TcpConnection):
             self.close()
 
     def _next(self) -> str | None:
-        """The next message that is there as a whole. Raises ``ValueError`` if it is too long or has no end."""
+        """Return the next complete message. Raises ``ValueError`` if it is too long, or its length is unknown."""
         while self._buffer[:2] == b"\r\n":  # a keep-alive (RFC 5626 §3.5.1)
             if self._buffer[:4] == _HEAD_ENDS:
                 self.send(b"\r\n")
@@ -149,7 +149,7 @@ class StreamFlow(TcpConnection):
         return message
 
     def send(self, data: bytes, to: Address | None = None) -> None:
-        """Send it to the peer, as the connection has no other."""
+        """Send a message to the peer, the only address of the connection."""
         del to
         super().send(data)
 
@@ -158,7 +158,7 @@ class StreamFlow(TcpConnection):
 
 
 class SipListener(TcpListener):
-    """Listens, and hands on what comes; ``may_connect`` says from which addresses."""
+    """Listens and hands messages on; ``may_connect`` decides which addresses may connect."""
 
     def __init__(self, receive: Receive, may_connect: MayConnect) -> None:
         super().__init__(may_connect)

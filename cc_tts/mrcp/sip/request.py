@@ -1,4 +1,4 @@
-"""A SIP request as the server of the MRCP process reads it, and the responses to it (RFC 3261 §8.2)."""
+"""A SIP request to the MRCP process, and the responses to it (RFC 3261 §8.2)."""
 
 import re
 import secrets
@@ -27,12 +27,12 @@ _RPORT: Final = re.compile(r"; *rport(?= *(?:;|$))", re.IGNORECASE)
 _RECEIVED: Final = re.compile(r"; *received *= *[^;,\s]*", re.IGNORECASE)
 _SENT_BY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:]+)(?::(\d{1,5}))?", re.ASCII)
 _MAX_CSEQ: Final = 2**31
-"""A CSeq is below this (RFC 3261 §8.1.1.5)."""
+"""A CSeq is less than this (RFC 3261 §8.1.1.5)."""
 DEFAULT_PORT: Final = 5060
 
 
 class NotSip(Exception):
-    """The bytes cannot even be answered."""
+    """The bytes are not even a request that could be answered."""
 
 
 Headers = Iterable[tuple[str, str]]
@@ -48,15 +48,15 @@ class SipRequest:
     cseq: int
     call_id: str
     via: str
-    """The first Via of the request, with what it lacks of our side (RFC 3261 §18.2.1, RFC 3581)."""
+    """The first Via of the request, completed by us (RFC 3261 §18.2.1, RFC 3581)."""
     branch: str
     reply_to: Address
     fault: str = ""
-    """Why it is answered with 400; empty if it is well-formed."""
+    """Why the answer is 400; empty if the request is well-formed."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The transaction that it is of (RFC 3261 §17.2.3); ACK is of that of its INVITE."""
+        """The key of its transaction (RFC 3261 §17.2.3); an ACK has that of its INVITE."""
         method = "INVITE" if self.method == "ACK" else self.method
         return (method, self.branch, self.via.split(";")[0], self.call_id, str(self.cseq))
 
@@ -68,7 +68,7 @@ class SipRequest:
 
     @property
     def body(self) -> str:
-        """Return what Content-Length counts; a datagram may have more (RFC 3261 §18.3)."""
+        """Return as many bytes as Content-Length says; a datagram may have more (RFC 3261 §18.3)."""
         length = self.header("content-length")
         body = message.body_of(self.text).encode("utf-8", "surrogateescape")
         counted = body[: int(length[: message.MAX_LENGTH_DIGITS])] if length.isascii() and length.isdigit() else body
@@ -78,7 +78,7 @@ class SipRequest:
         return message.header_value(self.text, name)
 
     def response(self, status: int, *, reason: str = "", tag: str = "", headers: Headers = (), body: str = "") -> bytes:
-        """A response to it; ``tag`` is ours, if To has none."""
+        """Return a response to it; ``tag`` is ours, if To has none."""
         others = message.header_values(self.text, "via", "v")[1:]
         to = self.header("to")
         if tag and message.dialog_of(self.text) is None:
@@ -96,12 +96,12 @@ class SipRequest:
         return written(lines, body)
 
     def reply(self, data: bytes) -> None:
-        """Send a response on its way (RFC 3261 §18.2.2)."""
+        """Send a response to where it belongs (RFC 3261 §18.2.2)."""
         self.flow.send(data, self.reply_to)
 
 
 def written(lines: Sequence[str], body: str = "") -> bytes:
-    """A message of these lines and a session description, if there is one."""
+    """Return a message of these lines and a session description, if there is one."""
     content = body.encode("utf-8", "surrogateescape")
     kind = ["Content-Type: application/sdp"] if body else []
     head = "".join(f"{line}\r\n" for line in (*lines, *kind, f"Content-Length: {len(content)}", ""))
@@ -157,7 +157,7 @@ def _noted_via(via: re.Match[str], flow: Flow) -> str:
 
 
 def _reply_to(via: re.Match[str], flow: Flow) -> Address:
-    """Where a response goes over UDP: to the address of the sender, at the port that Via names."""
+    """Return where a response goes over UDP: to the address of the sender, at the port of Via."""
     host, port = flow.peer
     if _RPORT.search(via[3]):
         return host, port

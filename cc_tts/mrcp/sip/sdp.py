@@ -29,14 +29,14 @@ _ATTRIBUTE: Final = re.compile(r"a=([\w-]{1,32})(?::(.*))?")
 _TOKEN: Final = re.compile(r"[\w.!#$%&'*+^`{|}~-]{1,64}", re.ASCII)
 _HEARS: Final = ("recvonly", "sendrecv", "")
 _UNSPECIFIED: Final = "0.0.0.0"
-"""A client that holds its audio writes so (RFC 3264 §8.4, for old ones)."""
+"""The address that old clients send for hold (RFC 3264 §8.4)."""
 _DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
 _MAX_PAYLOAD_TYPE: Final = 127
-"""RTP has seven bits for it (RFC 3550 §5.1)."""
+"""A payload type has seven bits (RFC 3550 §5.1)."""
 
 
 class BadSdp(Exception):
-    """The text is no session description."""
+    """The text is not a session description."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Media:
     codecs: dict[int, Codec] = field(default_factory=dict)
     direction: str = ""
     cmids: list[str] = field(default_factory=list)
-    """The ``mid`` of each media line that a control line is for (RFC 6787 §4.4)."""
+    """The ``mid`` of each media line that a control line belongs to (RFC 6787 §4.4)."""
 
     @property
     def is_control(self) -> bool:
@@ -72,7 +72,7 @@ class Media:
 
     @property
     def is_our_resource(self) -> bool:
-        """Whether a synthesiser is asked for, which the client connects to (RFC 6787 §4.2)."""
+        """Whether it requests a synthesiser, with a connection from the client (RFC 6787 §4.2)."""
         return (
             self.is_control
             and self.port > 0
@@ -81,7 +81,7 @@ class Media:
         )
 
     def codec(self) -> Codec | None:
-        """The first codec of the offer that we speak."""
+        """Return the first codec of the offer that we support."""
         for each in self.formats[:MAX_FORMATS]:
             number = int(each) if each.isascii() and each.isdigit() else -1
             codec = self.codecs.get(number) or STATIC.get(number)
@@ -92,7 +92,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A session description as a client sends it."""
+    """A session description of a client."""
 
     media: tuple[Media, ...]
 
@@ -101,8 +101,9 @@ class Offer:
         return any(each.is_control for each in self.media)
 
     def audio_of(self, control: Media | None) -> Media | None:
-        """The audio line of a synthesiser: of those that its control line names, or of all if it names none, the first that
-        the client hears, else the first. Beside it there may be one that the client only sends on, for a recogniser.
+        """Return the audio line of a synthesiser: among those that its control line names, or among all if it names none,
+        the first on which the client receives, else the first. Beside it there may be a line on which the client only sends,
+        for a recogniser.
         """
         lines = [each for each in self.media if each.is_audio and each.port]
         named = [each for each in lines if control is not None and each.attributes.get("mid") in control.cmids] or lines
@@ -153,7 +154,7 @@ def _attribute(media: Media, line: str) -> None:
 
 
 def _address(lines: list[str], otherwise: str) -> str:
-    """The IPv4 address of the first ``c=`` line. Names are not looked up."""
+    """Return the IPv4 address of the first ``c=`` line. Names are not looked up."""
     found = next((line for line in lines if line.startswith("c=IN IP4 ")), None)
     if found is None:
         return otherwise
@@ -165,7 +166,7 @@ def _address(lines: list[str], otherwise: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Our answer has this for one ``m=`` line of the offer. A port of 0 refuses it; of ``channel`` its session counts."""
+    """The answer to one ``m=`` line of the offer. A port of 0 refuses it; ``channel`` names the session even then."""
 
     port: int = 0
     channel: str = ""
@@ -174,7 +175,7 @@ class Accepted:
 
 
 def answer(offer: Offer, accepted: tuple[Accepted, ...], *, address: str, sdp_id: int, version: int) -> str:
-    """Our answer, an ``m=`` section for each of the offer in its order (RFC 3264 §6)."""
+    """Return our answer, with an ``m=`` section for each one of the offer, in its order (RFC 3264 §6)."""
     head = ["v=0", f"o=cc-tts {sdp_id} {version} IN IP4 {address}", "s=-", f"c=IN IP4 {address}", "t=0 0"]
     sections = (line for media, each in zip(offer.media, accepted, strict=True) for line in _section(media, each))
     return "".join(f"{line}\r\n" for line in (*head, *sections))
@@ -202,7 +203,7 @@ def _section(media: Media, accepted: Accepted) -> Iterator[str]:
 
 
 def capabilities(*, address: str, has_tls: bool, has_plain: bool) -> str:
-    """Return what OPTIONS is answered with (RFC 6787 §7)."""
+    """Return the description in the answer to OPTIONS (RFC 6787 §7)."""
     protocols = [*([PLAIN_PROTOCOL] if has_plain else []), *([TLS_PROTOCOL] if has_tls else [])]
     head = ["v=0", f"o=cc-tts 0 0 IN IP4 {address}", "s=-", f"c=IN IP4 {address}", "t=0 0"]
     control = [line for each in protocols for line in (f"m=application 0 {each} 1", f"a=resource:{RESOURCE}")]

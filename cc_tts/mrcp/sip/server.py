@@ -1,4 +1,4 @@
-"""The SIP server: requests in, dialogs, and the BYE of ours (RFC 3261 §12, §13.3, §15).
+"""The SIP server: receives requests, keeps dialogs, and sends BYE (RFC 3261 §12, §13.3, §15).
 
 ::
 
@@ -24,7 +24,7 @@ from cc_tts.mrcp.tcp import Address
 from cc_tts.ua.sip import message
 
 MAX_BYES: Final = 2000
-"""BYEs of ours that wait for an answer (unmeasured)."""
+"""The most BYEs of ours that wait for an answer (unmeasured)."""
 _IP_AND_PORT: Final = re.compile(
     r"sips?:(?:[^@<>\s]{0,128}@)?(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{1,5}))?(?=[;?>]|$)", re.ASCII
 )
@@ -33,7 +33,7 @@ log = logs.get(__name__)
 
 
 class Refusal(Exception):
-    """A request is answered with this status."""
+    """The request gets this status."""
 
     def __init__(self, status: int, reason: str = "", *, headers: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(reason)
@@ -43,18 +43,18 @@ class Refusal(Exception):
 
 
 class Usage(Protocol):
-    """A dialog is for this, in words of RFC 5057."""
+    """The use of a dialog (a usage in RFC 5057)."""
 
     def modify(self, offer: str) -> str:
-        """Take another offer; returns the answer. Raises ``Refusal``."""
+        """Apply another offer; returns the answer. Raises ``Refusal``."""
 
     def end(self, reason: str) -> None:
-        """The dialog is over."""
+        """Called when the dialog is over."""
 
 
 @dataclass(slots=True, eq=False)
 class Dialog:
-    """A dialog that a client has begun."""
+    """A dialog that a client has started."""
 
     call_id: str
     tag: str
@@ -68,12 +68,14 @@ class Dialog:
     bye: Callable[["Dialog", str], None]
     usage: Usage | None = None
     description: str = ""
-    """Our last one, which a request without an offer gets: a border controller only looks whether the session is alive."""
+    """Our last description, with which we answer a request without an offer: a session border controller only checks whether
+    the session is alive.
+    """
     own_cseq: int = 0
     accepted_cseq: int = 0
-    """The CSeq of the INVITE that was answered last, and of its ACK."""
+    """The CSeq of the last answered INVITE, and of its ACK."""
     repeater: Repeater | None = None
-    """Sends our 200 again until the ACK has come (RFC 3261 §13.3.1.4)."""
+    """Repeats our 200 until the ACK arrives (RFC 3261 §13.3.1.4)."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -84,8 +86,8 @@ class Dialog:
 
 
 class SipServer:
-    """Serves dialogs. ``begin`` takes an offer, and returns what its dialog is for, and the answer; it raises ``Refusal``.
-    ``capabilities`` describes what can be offered to an address.
+    """Serves dialogs. ``begin`` gets an offer, and returns the usage of its dialog and the answer, or raises ``Refusal``.
+    ``capabilities`` returns the description for OPTIONS from an address.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class SipServer:
             self._serve(request)
 
     def _may_come(self, request: SipRequest) -> bool:
-        """Whether there is room for a transaction; a dialog is never kept from its end."""
+        """Return whether there is room for a transaction; requests that end a dialog always pass."""
         return request.method == "BYE" or not self._transactions.is_full
 
     def _serve(self, request: SipRequest) -> None:
@@ -135,7 +137,7 @@ class SipServer:
             self._refuse(request, Refusal(500))
 
     def _handler(self, request: SipRequest) -> Callable[[SipRequest], None]:
-        """Return what serves a request. Raises ``Refusal`` if it is malformed, or wants what is not here."""
+        """Return the handler of a request. Raises ``Refusal`` if it is malformed or not supported."""
         handlers = {"INVITE": self._invite, "BYE": self._bye, "CANCEL": self._cancel, "OPTIONS": self._options}
         if request.fault:
             raise Refusal(400, request.fault)
@@ -233,7 +235,7 @@ class SipServer:
             dialog.repeater = None
 
     def _cancel(self, request: SipRequest) -> None:
-        """The INVITE is answered already, so that this has no effect (RFC 3261 §9.2)."""
+        """Answer a CANCEL, which has no effect since the INVITE already has its answer (RFC 3261 §9.2)."""
         if not self._transactions.has_invite(request):
             raise Refusal(481)
         self._answer(request, 200)
@@ -250,7 +252,7 @@ class SipServer:
         self._end(dialog, "hangup")
 
     def _dialog_of(self, request: SipRequest) -> Dialog:
-        """The dialog of a request that is newer than the last one in it (RFC 3261 §12.2.2)."""
+        """Return the dialog of a request, which must be newer than the last one in it (RFC 3261 §12.2.2)."""
         dialog = self._dialogs.get(request.dialog_key or ("", ""))
         if dialog is None or message.from_tag(request.text) != message.from_tag(f"\r\nFrom: {dialog.remote}\r\n\r\n"):
             raise Refusal(481)
@@ -261,7 +263,7 @@ class SipServer:
         return dialog
 
     def _move(self, dialog: Dialog, flow: Flow) -> Flow:
-        """The client may use another connection, or transport, from now on."""
+        """Note that the client may use another connection or transport from now on."""
         if flow is not dialog.flow:
             _hold(dialog.flow, -1)
             _hold(flow, 1)
@@ -339,8 +341,8 @@ def _hold(flow: Flow, by: int) -> None:
 
 
 def _next_hop(dialog: Dialog) -> Address:
-    """Where a request of ours goes over UDP: to the first proxy of the route, else to Contact; a name is not looked up, and
-    the client's own address stands in for it.
+    """Return where a request of ours goes over UDP: to the first proxy of the route, else to Contact. Names are not looked
+    up; the address of the client is used instead.
     """
     wanted = dialog.routes[0] if dialog.routes else dialog.target
     match = _IP_AND_PORT.search(wanted)

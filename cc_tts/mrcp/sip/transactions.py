@@ -14,17 +14,17 @@ from cc_tts.mrcp.sip.request import SipRequest
 T1_S: Final = 0.5  # RFC 3261 §17.1.1.1
 T2_S: Final = 4.0  # RFC 3261 §17.1.1.1
 T4_S: Final = 5.0
-"""The time that a message stays in the network (RFC 3261 §17.1.1.1)."""
+"""How long a message may stay in the network (RFC 3261 §17.1.1.1)."""
 LIFETIME_S: Final = 64 * T1_S
 """Timers B, F, H, J and L."""
 MAX_TRANSACTIONS: Final = 5000
-"""Those beyond get no answer until others are over; the sender tries again (unmeasured)."""
+"""Requests beyond this many get no answer until others are over; the sender tries again (unmeasured)."""
 
 Key = tuple[str, ...]
 
 
 class Repeater:
-    """Sends something again and again, at T1, 2 T1, 4 T1 … at most T2, until it is stopped; then, after 64 T1, tells so."""
+    """Sends a message at T1, 2 T1, 4 T1 … at most T2, until it is stopped; after 64 T1 it gives up and reports that."""
 
     def __init__(self, send: Callable[[], None], give_up: Callable[[], None], *, repeats: bool = True) -> None:
         loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class Repeater:
         self._give_up()
 
     def stop(self) -> None:
-        """Send it no more. Safe to call twice."""
+        """Stop sending. May be called twice."""
         if self._next is not None:
             self._next.cancel()
         self._end.cancel()
@@ -66,18 +66,18 @@ class Transactions:
         return len(self._by_key) >= MAX_TRANSACTIONS
 
     def repeats(self, request: SipRequest) -> bool:
-        """Whether the request came before; it gets its response again."""
+        """Return whether the request has come before; if so, send its response again."""
         found = self._by_key.get(request.key)
         if found is not None:
             request.reply(found.response)
         return found is not None
 
     def has_invite(self, request: SipRequest) -> bool:
-        """Whether there is the INVITE that a CANCEL is for (RFC 3261 §9.2)."""
+        """Return whether the INVITE of a CANCEL exists (RFC 3261 §9.2)."""
         return ("INVITE", *request.key[1:]) in self._by_key
 
     def answer(self, request: SipRequest, response: bytes) -> None:
-        """Send the final response, and keep it for as long as the request may come again."""
+        """Send the final response, and keep it as long as the request may be repeated."""
         request.reply(response)
         kept = self._by_key[request.key] = _Transaction(response)
         is_refusal = not response.startswith(b"SIP/2.0 2")
@@ -92,7 +92,7 @@ class Transactions:
             kept.end = asyncio.get_running_loop().call_later(lasts_s, self._forget, request.key)
 
     def acknowledge(self, request: SipRequest) -> None:
-        """An ACK has come: if it is that of a refusal, this is sent no more."""
+        """Handle an ACK: if it is for a refusal, stop repeating that."""
         found = self._by_key.get(request.key)
         if found is not None and found.repeater is not None:
             found.repeater.stop()

@@ -1,1 +1,1 @@
-"""``cc-tts call --probe``: a caller who measures what callers feel of an agent behind any SIP address."""
+"""``cc-tts call --probe``: a caller that measures what callers experience with an agent at any SIP address."""

@@ -23,22 +23,22 @@ _NS_PER_S: Final = 1000 * NS_PER_MS
 
 
 class Line(Protocol):
-    """The telephone of the caller."""
+    """The telephone line of the caller."""
 
     @property
     def said(self) -> list[Interval]:
-        """All that was said so far; the end of the last is ``None`` while it is being said."""
+        """All that the caller has said so far; the last one has no end (``None``) while it is being said."""
 
     def speak(self, pcm: bytes) -> None:
-        """Say 16-bit PCM at 8 kHz now."""
+        """Begin to say 16-bit PCM at 8 kHz."""
 
     def press_key(self, digit: str) -> None:
-        """Press a key; raises ``ValueError``, which says why, where that is not possible."""
+        """Press a key; raises ``ValueError`` with the reason if that is not possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A wait that ended without what was waited for."""
+    """A wait that ended before the awaited event came."""
 
     wait: Wait
     at_ns: int
@@ -46,18 +46,18 @@ class Expired:
 
 
 class Caller:
-    """Speaks by the plan, and notes what did not come."""
+    """Speaks according to the plan, and notes events that did not come."""
 
     def __init__(self, plan: ProbePlan, words: CallerWords, *, line: Line, ear: Ear, clock: Clock) -> None:
         self._plan, self._words = plan, words
         self._line, self._ear, self._clock = line, ear, clock
         self.spoken: list[bytes] = []
-        """The words that were said, one after the other."""
+        """The words that were said, in order."""
         self.expired: list[Expired] = []
         self.remarks: list[str] = []
         """Remarks on the call, a sentence each."""
         self.is_over = False
-        """Whether the conversation has come to its end."""
+        """Whether the conversation has ended."""
 
     def script(self) -> Generator[None, None, None]:
         """The whole conversation; the caller hangs up when it is over."""
@@ -74,7 +74,7 @@ class Caller:
             yield from self._press()
 
     def _exchange(self) -> Steps:
-        """A sentence, its answer, and the interruption of that; returns whether the agent let the caller speak."""
+        """Say a sentence, wait for its answer and interrupt it; return whether the agent let the caller speak."""
         if not (yield from self._say(self._words.sentence)):
             return False
         if self._is_quiet():
@@ -89,7 +89,7 @@ class Caller:
         return True
 
     def _say(self, pcm: bytes) -> Steps:
-        """Say words and wait for the answer; returns whether they were said, and the agent fell silent for them."""
+        """Say words and wait for the answer; return whether they were said and the agent fell silent for them."""
         was_speaking, count = self._ear.is_speaking, len(self._line.said)
         self._line.speak(pcm)
         self.spoken.append(pcm)
@@ -109,7 +109,7 @@ class Caller:
         return True
 
     def _press(self) -> Generator[None, None, None]:
-        """Press the key, and give the agent time to react: most do nothing then, which is no fault."""
+        """Press the key, and give the agent time to react: most agents do nothing then, which is no fault."""
         try:
             self._line.press_key(self._plan.key)
         except ValueError as error:
@@ -118,7 +118,9 @@ class Caller:
             yield from self._pause(KEY_WAIT_S)
 
     def _has_answered(self, said: Interval) -> bool:
-        """Whether the agent speaks since the caller has finished; a murmur into the caller's words is no answer to them."""
+        """Return whether the agent has spoken since the caller finished; sounds during the caller's words are no answer to
+        them.
+        """
         assert said.end_ns is not None
         begun_ns, known_ns = self._ear.begun_ns, said.end_ns + (PAUSE_MS + WAIT_MS) * NS_PER_MS
         goes_on = self._ear.is_speaking and self._clock.now_ns() > known_ns
@@ -133,7 +135,7 @@ class Caller:
             yield
 
     def _until(self, condition: Callable[[], bool], wait: Wait, bound_s: float = 0.0) -> Steps:
-        """Wait, for as long as the plan says or ``bound_s``; returns whether it came."""
+        """Wait, for at most ``bound_s`` or as long as the plan says; return whether the condition was met."""
         bound_s = bound_s or self._plan.wait_s
         end_ns = self._clock.now_ns() + round(bound_s * _NS_PER_S)
         while not condition():

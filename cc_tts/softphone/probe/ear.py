@@ -1,4 +1,4 @@
-"""The caller's ear: the agent's packets on one timeline, and the speech in them.
+"""The hearing of the caller: the agent's packets on one timeline, and the speech in them.
 
 ::
 
@@ -29,19 +29,21 @@ PAUSE_MS: Final = 500
 MIN_SPEECH_MS: Final = 100
 """Shorter sounds are no speech: clicks of a line (unmeasured)."""
 LEAD_MS: Final = 320
-"""Silence before the first packet, so that the detector's gate is at rest when speech begins with it (unmeasured)."""
+"""Silence before the first packet, so that the detector is settled when speech begins with that packet (unmeasured)."""
 MAX_LATE_MS: Final = 100
-"""Audio that comes later than this after what it follows is heard late (unmeasured)."""
+"""Audio counts as heard late if it arrives more than this after its place in the timeline (unmeasured)."""
 MAX_AHEAD_MS: Final = 20
-"""The timeline may be so much later than packets arrive, one packet; beyond it silent packets are left out (unmeasured)."""
+"""How far the timeline may be behind the arrival of packets: one packet. Beyond it silent packets are left
+out (unmeasured).
+"""
 WAIT_MS: Final = 500
-"""Silence is heard once nothing has come for so long: the threads of this process may be late, too (unmeasured)."""
+"""Silence is assumed once nothing has arrived for this long: the threads of this process may be late too (unmeasured)."""
 MAX_ONSET_MS: Final = 400
-"""The detector is no later than this (measured with hibari: 14 to 268 ms). Sound that has gone on for longer is noise."""
+"""The detector is never later than this (measured with hibari: 14 to 268 ms). Sound that has lasted longer is noise."""
 QUIET_MS: Final = 80
-"""Silence of this length before a sound is where it begins; closures inside of words are shorter (unmeasured)."""
+"""A sound begins after silence of this length; closures inside of words are shorter (unmeasured)."""
 STEP_MS: Final = 10
-"""How finely the begin of a sound is sought (unmeasured)."""
+"""The resolution with which the begin of a sound is searched (unmeasured)."""
 MAX_SKIP_TICKS: Final = 2 * RATE_HZ
 """A sender whose clock jumps further than this has begun a new timeline (as in the recording of the softphone); one whose
 clock has run ahead of the arrivals by this is followed no further.
@@ -54,7 +56,7 @@ _NS_PER_SAMPLE: Final = 1_000_000_000 // RATE_HZ
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Silence in the timeline that the sender did not mean, in samples: packets were lost, or came late."""
+    """Silence in the timeline that the sender did not intend, in samples: packets were lost, or came late."""
 
     begin: int
     length: int
@@ -62,35 +64,35 @@ class Gap:
 
 
 class Ear:
-    """The agent as it is heard."""
+    """The caller's hearing of the agent."""
 
     def __init__(self, detector: VoiceDetector) -> None:
         self._detector = detector
         detector.listen(_AGENT, Listening(min_speech_ms=MIN_SPEECH_MS, silence_ms=PAUSE_MS))
         self._before: Packet | None = None
         self._end = 0
-        """Sample after the last packet."""
+        """The sample after the last packet."""
         self.pcm = bytearray()
         self.origin_ns = 0
-        """Instant of the first sample; 0 before there is one."""
+        """The instant of the first sample; 0 before there is one."""
         self.speech: list[Interval] = []
         self.gaps: list[Gap] = []
 
     @property
     def is_speaking(self) -> bool:
-        """Whether the agent speaks, or has not been silent for long enough to say that it does not."""
+        """Whether the agent speaks, or has not yet been silent long enough to count as silent."""
         return bool(self.speech) and self.speech[-1].end_ns is None
 
     @property
     def begun_ns(self) -> int:
-        """When it began to speak last; 0 if it has not spoken."""
+        """When the agent last began to speak; 0 if it has not spoken."""
         return self.speech[-1].begin_ns if self.speech else 0
 
     def at_ns(self, sample: int) -> int:
         return self.origin_ns + sample * _NS_PER_SAMPLE
 
     def hear(self, packet: Packet) -> None:
-        """Take the next packet in; one whose place is over is not heard."""
+        """Add the next packet; a packet whose place has passed is not heard."""
         if not self.origin_ns:
             self.origin_ns = packet.arrival_ns - LEAD_MS * NS_PER_MS
             self._silence(LEAD_MS * RATE_HZ // 1000)
@@ -118,7 +120,7 @@ class Ear:
         self._before, self._end = packet, self._num_samples
 
     def pass_time(self, now_ns: int) -> None:
-        """Nothing else has come until now."""
+        """Note that nothing else has arrived until now."""
         if self.origin_ns:
             self._silence(self.sample_at(now_ns - WAIT_MS * NS_PER_MS) - self._num_samples)
 
@@ -135,7 +137,7 @@ class Ear:
         return (at_ns - self.origin_ns) // _NS_PER_SAMPLE
 
     def _place(self, arrival_ns: int, skipped: int) -> int:
-        """Fill up to where a packet belongs, and return that."""
+        """Fill the timeline up to the place of a packet, and return that place."""
         begin, arrived = max(self._end + skipped, self._num_samples), self.sample_at(arrival_ns)
         if arrived - begin > MAX_LATE_MS * RATE_HZ // 1000:
             begin = arrived
@@ -157,7 +159,9 @@ class Ear:
                     self.speech[-1].end_ns = end_ns
 
     def _sound_before(self, onset_ns: int) -> int:
-        """The begin of the sound in which the detector found speech from ``onset_ns`` on; that itself if there is noise."""
+        """Return the begin of the sound in which the detector found speech from ``onset_ns`` on; ``onset_ns`` itself if
+        there is noise.
+        """
         onset, step = self.sample_at(onset_ns), STEP_MS * RATE_HZ // 1000
         first, quiet_ms = onset, 0
         for begin in range(onset + WINDOW_MS * RATE_HZ // 1000 - step, onset - MAX_ONSET_MS * RATE_HZ // 1000, -step):

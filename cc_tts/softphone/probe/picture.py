@@ -1,4 +1,4 @@
-"""A probe as the picture of its report: both sides, turns, interruptions and where the agent stopped."""
+"""Draws the report of a probe: both sides, turns, interruptions and where the agent stopped."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +11,7 @@ from cc_tts.softphone.probe.turns import Turn
 
 
 def picture_of_probe(report: ProbeReport, *, heard: Path | None, said: Path | None) -> CallPicture:
-    """The picture; ``said`` is a WAV file of all that the caller said, from the answer on. Raises ``OSError``."""
+    """Return the picture; ``said`` is a WAV file of all that the caller said, from the answer on. Raises ``OSError``."""
     call = picture_of(report.call, heard=heard, said=said, said_at_s=0.0)
     origin_s = (report.call.answered_ms or 0.0) / 1000
     speech = [

@@ -19,19 +19,19 @@ from cc_tts.softphone.rtp.packets import RATE_HZ
 SENTENCE: Final = "Hello. Please tell me what you can do for me, and how it works."
 INTERRUPTION: Final = "Excuse me, please wait. I have another question."
 MAX_WORDS_S: Final = 60.0
-"""The longest words of the caller (unmeasured)."""
+"""The longest that words of the caller may last (unmeasured)."""
 MAX_ROUNDS: Final = 50
 """The most rounds; fifty of the longest waits are half an hour (unmeasured)."""
 DEAD_AIR_S: Final = 3.0
-"""Silence beyond which is dead air: Amazon Connect counts it as non-talk time (docs/for-voice-agent-developers.md)."""
+"""Longer silence is dead air: Amazon Connect counts it as non-talk time (docs/for-voice-agent-developers.md)."""
 WAIT_S: Final = 10.0
-"""The longest wait for the agent to speak, to stop, or to end what it says (unmeasured)."""
+"""The longest wait for the agent to begin, to stop, or to finish (unmeasured)."""
 INTERRUPT_AFTER_S: Final = 1.0
-"""An answer is interrupted so long after it began (unmeasured)."""
+"""How long after its begin an answer is interrupted (unmeasured)."""
 KEY_WAIT_S: Final = 3.0
-"""The longest wait for what a key does: most agents do nothing then (unmeasured)."""
+"""The longest wait for the effect of a key: most agents do nothing then (unmeasured)."""
 SAY_TIMEOUT_S: Final = 90.0
-"""The time that making the caller's words may take: the start of an engine, and a sentence (unmeasured)."""
+"""The longest that synthesising the caller's words may take: the start of an engine, and a sentence (unmeasured)."""
 
 ENCODERS: Final[dict[str, Callable[[bytes], bytes]]] = {"pcmu": ulaw_encode, "pcma": alaw_encode}
 
@@ -58,7 +58,7 @@ class CallerWords:
 
 
 def words_of(plan: ProbePlan) -> CallerWords:
-    """Read the caller's words, or have them spoken; raises ``ConfigError``."""
+    """Read the caller's words from files, or synthesise them; raises ``ConfigError``."""
     given = (plan.sentence, plan.interruption)
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(each) if is_file(each) else Path(folder) / f"{index}.wav" for index, each in enumerate(given)]
@@ -89,7 +89,9 @@ def _read(file: Path) -> bytes:
 
 
 def _speak(texts: Sequence[tuple[str, Path]], voice: str) -> None:
-    """Speak each text into its file, by ``cc-tts say``: with the voice, the engine and the configuration of this machine."""
+    """Synthesise each text into its file by ``cc-tts say``, with the voice, the engine and the configuration of this
+    machine.
+    """
     say = [sys.executable, "-m", "cc_tts.cli", "say", "--rate", str(RATE_HZ), *(["--voice", voice] if voice else [])]
     children = [
         subprocess.Popen([*say, "-o", str(file), "--", text], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603 - no shell

@@ -1,4 +1,4 @@
-"""One probe: the call, what is heard of it, and the caller, put together. Runs on: the SIP thread."""
+"""One probe: combines the call, the hearing and the caller. Runs on: the SIP thread."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ from cc_tts.vad.detector import VoiceDetector
 from cc_tts.vad.silero import SileroModel, find_model
 
 AFTER_MS: Final = 1000.0
-"""Speech that ends so soon after the caller spoke or pressed a key was interrupted (unmeasured)."""
+"""Speech that ends this soon after the caller spoke or pressed a key counts as interrupted (unmeasured)."""
 
 
 class Probe:
-    """A probe of one call; raises ``ConfigError`` where there is no model that hears speech."""
+    """A probe of one call; raises ``ConfigError`` without a model that detects speech."""
 
     def __init__(self, plan: ProbePlan, words: CallerWords, clock: Clock) -> None:
         model = SileroModel(find_model(), RATE_HZ)
@@ -46,7 +46,7 @@ class Probe:
         call.listen(self._packets.append)
 
     def work(self) -> None:
-        """Take in what was heard, and take the next step of the conversation."""
+        """Process the audio that has arrived, and take the next step of the conversation."""
         call = self._call
         assert call is not None
         now_ns = self._clock.now_ns()
@@ -116,7 +116,7 @@ class Probe:
             self._ear.hear(self._packets.popleft())
 
     def _acts(self, call: CallReport) -> list[Act]:
-        """All that the caller did, in order; the report has the instants of keys as ms from the answer already."""
+        """Return all that the caller did, in order; the report already has the instants of keys as ms from the answer."""
         origin_ns = call.answered_at_ns or call.invite_at_ns
         spoken = [
             Act(
@@ -130,7 +130,9 @@ class Probe:
         return sorted((*spoken, *pressed), key=lambda act: act.begin_ms)
 
     def _cuts(self, acts: list[Act], agent: list[Stretch], origin_ns: int, left_ms: float | None) -> Iterator[Cut]:
-        """Words that were cut though nobody interrupted them; ``left_ms``: when the caller hung up, if that was the end."""
+        """Return the words that were cut though nobody interrupted them; ``left_ms``: when the caller hung up, if that ended
+        the call.
+        """
         pcm = bytes(self._ear.pcm)
         levels = levels_of(pcm)
         yield from holes(levels, self._ear.gaps)
@@ -147,9 +149,7 @@ class Probe:
 
 
 def error_of(model: SileroModel, pcm: bytes) -> tuple[float, float]:
-    """How far the begin and the end of speech that are found are from those of speech that is known to the sample, ms: later
-    is above 0.
-    """
+    """Return how far the found begin and end of speech are from the known ones, ms; above 0 if found later."""
     ear = Ear(VoiceDetector(model, RATE_HZ))
     begin_ns = 1_000_000_000
     silence = bytes(PAUSE_MS * RATE_HZ // 1000 * BYTES_PER_SAMPLE)

@@ -14,12 +14,12 @@ from cc_tts.softphone.report import CallReport, lines
 from cc_tts.vad.silero import WINDOW_MS
 
 EARLY_MS: Final = 50.0
-"""RTP that comes no longer before the 200 OK has outrun it, and is no early media (unmeasured)."""
+"""RTP that comes no earlier than this before the 200 OK has overtaken it, and is not early media (unmeasured)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A figure's definition, and where it is published."""
+    """The definition of a figure, and where it is published."""
 
     means: str
     source: str

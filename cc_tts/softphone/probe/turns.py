@@ -1,4 +1,4 @@
-"""The arithmetic of a conversation: from who spoke when to what the caller felt. No audio, no clocks.
+"""The arithmetic of a conversation: from who spoke when to what the caller experienced. No audio, no clocks.
 
 Instants are ms from the answer. An agent's speech is a stretch: pauses shorter than ``PAUSE_MS`` of
 :mod:`cc_tts.softphone.probe.ear` are part of it, so an end of a stretch is known once that much silence has followed.
@@ -21,7 +21,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """Something that the caller did: words, or a key, which begins and ends at once."""
+    """An act of the caller: words, or a key, which begins and ends at once."""
 
     what: Literal["speech", "key"]
     begin_ms: float
@@ -30,7 +30,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """An act of the caller, and what the agent did then.
+    """An act of the caller, and the reaction of the agent.
 
     ``is_interruption``: the agent was speaking. ``stop_ms``: from the caller's first speech to the agent's silence; ``None``
     if it did not fall silent. ``response_ms``: from the caller's end to the agent's next speech; ``None`` if none came, or
@@ -67,7 +67,9 @@ def spread_of(values_ms: Iterable[float]) -> Spread:
 
 
 def first_speech_ms(agent: Sequence[Stretch]) -> float | None:
-    """The time from the answer to the agent's first speech: 0 where the caller heard it already (early media)."""
+    """Return the time from the answer to the agent's first speech: 0 if the caller already heard it before the answer (early
+    media).
+    """
     return next((max(0.0, each.begin_ms) for each in agent if each.end_ms > 0), None)
 
 
@@ -78,7 +80,7 @@ def turns_of(acts: Sequence[Act], agent: Sequence[Stretch], *, end_ms: float, pa
 
 
 def _turn(act: Act, agent: Sequence[Stretch], until_ms: float, known_ms: float) -> Turn:
-    """A turn that lasts until ``until_ms``; an end of speech after ``known_ms`` is not known to be one."""
+    """Return a turn that lasts until ``until_ms``; an end of speech after ``known_ms`` is not certain."""
     cut = next((each for each in agent if each.begin_ms <= act.begin_ms < each.end_ms), None)
     is_silent = cut is not None and cut.end_ms <= known_ms
     later = [each for each in agent if act.begin_ms < each.begin_ms < until_ms]

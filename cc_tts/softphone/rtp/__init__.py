@@ -1,1 +1,1 @@
-"""RTP and RTCP (RFC 3550), as a phone sends and receives them."""
+"""RTP and RTCP (RFC 3550) of a phone."""

@@ -33,19 +33,19 @@ _TIMESPEC: Final = struct.Struct("@ll")
 _MAX_DATAGRAM: Final = 2048  # unmeasured
 _RECEIVE_BUFFER_BYTES: Final = 1 << 20
 _EXPEDITED_FORWARDING: Final = 46 << 2
-"""DSCP EF in the TOS octet, what voice is marked with (RFC 4594 §4.1)."""
+"""DSCP EF in the TOS octet, the mark of voice (RFC 4594 §4.1)."""
 _CLOSE_TIMEOUT_S: Final = 2.0  # unmeasured
 _REPORT_INTERVAL_NS: Final = 5_000_000_000
 """RFC 3550 §6.2, the minimum between regular reports."""
 _FIRST_REPORT_NS: Final = 1_000_000_000
-"""The time until the first report, which may come at once (§6.2), and between one and another that answers a report of
-the far side, which measures the round trip by it.
+"""The time until the first report, which may come at once (§6.2), and between a report and one that answers a report of the
+far side, which measures the round trip with it.
 """
 
 
 def wall_offset_ns(clock: Clock) -> int:
-    """Return what to add to a wall-clock stamp to get its instant on CLOCK_MONOTONIC: the closest of several pairs of
-    readings.
+    """Return the difference that turns a wall-clock time into an instant on CLOCK_MONOTONIC: the most exact of several pairs
+    of readings.
     """
     readings = []
     for _ in range(5):
@@ -55,7 +55,7 @@ def wall_offset_ns(clock: Clock) -> int:
 
 
 def open_socket(address: str, port: int) -> socket.socket:
-    """A UDP socket for RTP with kernel receive timestamps; port 0 takes a free even one (RFC 3550 §11)."""
+    """Open a UDP socket for RTP with kernel receive timestamps; port 0 takes a free even one (RFC 3550 §11)."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)  # noqa: FBT003 - the socket API
     sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -75,7 +75,9 @@ def open_socket(address: str, port: int) -> socket.socket:
 
 
 def open_rtcp_socket(address: str, port: int) -> socket.socket | None:
-    """A UDP socket for RTCP, one above RTP's port (RFC 3550 §11); ``None`` if that port is in use: RTCP is optional."""
+    """Open a UDP socket for RTCP, one above the port of RTP (RFC 3550 §11); ``None`` if that port is in use: RTCP is
+    optional.
+    """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         sock.setblocking(False)  # noqa: FBT003 - the socket API
@@ -118,12 +120,12 @@ class RtpEndpoint:
         self.keys_sent: list[Key] = []
         self.said: list[Interval] = []
         self.round_trip_ms: float | None = None
-        """The last one that the far side's reports tell (RFC 3550 §6.4.1)."""
+        """The last one from the far side's reports (RFC 3550 §6.4.1)."""
         self._thread.start()
 
     @property
     def can_press(self) -> bool:
-        """Return whether the far side takes telephone-events and packets are being sent."""
+        """Return whether the far side accepts telephone-events and packets are being sent."""
         with self._lock:
             return self._is_sending and self._remote is not None and self._remote.event_payload_type is not None
 
@@ -137,12 +139,14 @@ class RtpEndpoint:
             self._stream.press(key)
 
     def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
-        """Send audio in the codec's own octets, after what is still to be sent and not before ``after_ms`` are over."""
+        """Send audio in the codec's own bytes, after the audio that is still to be sent and not before ``after_ms`` are
+        over.
+        """
         with self._lock:
             self._stream.say(octets, after_ms=after_ms)
 
     def close(self) -> None:
-        """Stop the thread and close the sockets. What the kernel still holds is taken in first."""
+        """Stop the thread and close the sockets, after reading what the kernel still holds."""
         self._stopping.set()
         self._thread.join(_CLOSE_TIMEOUT_S)
         self._receiver.detector.finish()
@@ -158,7 +162,7 @@ class RtpEndpoint:
             log.exception("rtp_thread_failed")
 
     def _turn(self) -> None:
-        """One round: wait for a datagram or the next tick, take what came, send what is due."""
+        """One round: wait for a datagram or the next tick, read all datagrams, send the packets that are due."""
         select.select(self._sockets, [], [], max(0, self._next_tick_ns - self._clock.now_ns()) / 1e9)
         looked_ns = self._clock.now_ns()
         self._drain()
@@ -226,7 +230,7 @@ class RtpEndpoint:
             sock.sendto(report, (remote.address, remote.port + 1))
 
     def _block(self, now_ns: int) -> bytes:
-        """Return what was received of the latest source."""
+        """Return the report block for the latest source."""
         if not self._receiver.sources:
             return b""
         source = self._receiver.sources[-1]

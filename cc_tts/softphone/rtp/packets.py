@@ -1,4 +1,4 @@
-"""RTP as bytes and as values: the only place of the softphone where the two meet. No sockets, no clocks.
+"""RTP packets as bytes and as values; no other module of the softphone converts between them. No sockets, no clocks.
 
 RFC 3550 (header, sequence numbers, jitter), RFC 3551 (static payload types, marker bit), RFC 4733 (telephone-event).
 """
@@ -16,7 +16,7 @@ SAMPLES_PER_PACKET: Final = RATE_HZ * PTIME_MS // 1000
 PAYLOAD_TYPES: Final = {"pcmu": 0, "pcma": 8}
 """RFC 3551 §6, table 4."""
 EVENT_PAYLOAD_TYPE: Final = 101
-"""The dynamic number we offer for telephone-event; everybody's habit."""
+"""The dynamic number that we offer for telephone-event; nearly everybody uses it."""
 SILENCE: Final = {0: b"\xff" * SAMPLES_PER_PACKET, 8: b"\xd5" * SAMPLES_PER_PACKET}
 """One packet of digital silence a payload type (ITU-T G.711: the codes of the smallest positive value)."""
 DTMF_DIGITS: Final = "0123456789*#ABCD"
@@ -33,7 +33,7 @@ _TS_MOD: Final = 1 << 32
 
 
 class RtpError(ValueError):
-    """The bytes are no RTP packet, or no telephone-event."""
+    """The bytes are not an RTP packet, or not a telephone-event."""
 
 
 def is_rtcp(data: bytes) -> bool:
@@ -58,7 +58,7 @@ class RtpPacket:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "RtpPacket":
-        """Read a packet; every length it states is checked against the bytes that are there (RFC 3550 §A.1)."""
+        """Read a packet; each stated length is checked against the number of bytes (RFC 3550 §A.1)."""
         if len(data) < _HEADER.size:
             raise RtpError(f"{len(data)} bytes are too short for an RTP header of {_HEADER.size}")
         first, second, sequence, timestamp, ssrc = _HEADER.unpack_from(data)
@@ -91,7 +91,7 @@ class TelephoneEvent:
     duration: int
 
     def to_bytes(self) -> bytes:
-        """Payload as it goes on the wire, at -10 dBm0."""
+        """Return the payload as sent, at -10 dBm0."""
         return _EVENT.pack(self.event, self.end << 7 | _VOLUME, self.duration)
 
     @classmethod
@@ -104,7 +104,7 @@ class TelephoneEvent:
 
     @property
     def digit(self) -> str:
-        """Key of the event; the number in brackets for events that are no DTMF."""
+        """The key of the event; the number in brackets for events that are not DTMF."""
         return DTMF_DIGITS[self.event] if self.event < len(DTMF_DIGITS) else f"[{self.event}]"
 
 
@@ -136,13 +136,13 @@ class Source:
     """Packets expected before the sender restarted its numbering."""
     _restart_at: int = -1
     _window: int = 0
-    """Bit n: the packet n before the highest has come."""
+    """Bit n: whether the packet n before the highest has come."""
     _transit: float | None = None
     _reported: tuple[int, int] = (0, 0)
     """Expected and received packets at the last report."""
 
     def update(self, sequence: int) -> int | None:
-        """Take a sequence number in; returns it extended beyond 16 bits, or ``None`` for a duplicate and for a wild one,
+        """Add a sequence number; returns it extended beyond 16 bits, or ``None`` for a duplicate and for an implausible one,
         which counts only if its successor follows (§A.1).
         """
         ahead = (sequence - self.highest + self.MAX_MISORDER) % _SEQ_MOD - self.MAX_MISORDER
@@ -185,7 +185,7 @@ class Source:
 
     @property
     def expected(self) -> int:
-        """Packets that should have come by now (RFC 3550 §A.3)."""
+        """The number of packets that should have come by now (RFC 3550 §A.3)."""
         return self._expected_before + (self.highest - self._base + 1 if self.packets else 0)
 
     @property
@@ -193,7 +193,7 @@ class Source:
         return self.expected - self.packets
 
     def fraction_lost(self) -> int:
-        """Loss since the last call of this in 1/256 (RFC 3550 §6.4.1), 0 if duplicates outweigh it."""
+        """Return the loss since the last call of this method in 1/256 (RFC 3550 §6.4.1); 0 if duplicates outweigh it."""
         expected, received = self.expected - self._reported[0], self.packets - self._reported[1]
         self._reported = self.expected, self.packets
         return 256 * (expected - received) // expected if expected > received else 0
@@ -219,8 +219,8 @@ class Keypress:
 
 
 class Ticked(NamedTuple):
-    """The packet that leaves in one ptime. ``key``: this packet is its first; ``begins_to_say``: it is the first of
-    what is said.
+    """The packet of one ptime. ``key``: this packet is the first of a key; ``begins_to_say``: it is the first of an
+    utterance.
     """
 
     packet: RtpPacket
@@ -229,7 +229,7 @@ class Ticked(NamedTuple):
 
 
 class OutgoingStream:
-    """The stream that the softphone sends: digital silence, one packet a ptime, interrupted by what it says and by
+    """The stream that the softphone sends: digital silence, one packet a ptime, interrupted by utterances and
     telephone-events.
 
     Silence is sent, not suppressed, so audio packets never carry the marker (RFC 3551 §4.1: "applications without
@@ -253,8 +253,8 @@ class OutgoingStream:
         self._is_saying = False
 
     def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
-        """Send this audio, in the codec's own octets, after what is still to be said, and not before ``after_ms`` are over.
-        It is filled up with silence.
+        """Send this audio, in the codec's own bytes, after the audio that is still to be sent, and not before ``after_ms``
+        are over. It is padded with silence.
         """
         silence = SILENCE[self._payload_type]
         self._say_after_ticks = round(after_ms / PTIME_MS)
@@ -262,19 +262,19 @@ class OutgoingStream:
 
     @property
     def is_saying(self) -> bool:
-        """Whether the last packet was one of what is said."""
+        """Whether the last packet belonged to an utterance."""
         return self._is_saying
 
     def press(self, key: Keypress) -> None:
-        """Queue a key. Keys leave in order of their instants, then of arrival."""
+        """Queue a key. Keys are sent in order of their instants, then of arrival."""
         bisect.insort(self._keys, key, key=lambda each: each.not_before_ns)
 
     def skip(self, ticks: int = 1) -> None:
-        """Let time pass without sending; the RTP clock goes on (RFC 3550 §5.1)."""
+        """Let time pass without sending; the RTP clock continues (RFC 3550 §5.1)."""
         self.timestamp = (self.timestamp + ticks * SAMPLES_PER_PACKET) % _TS_MOD
 
     def tick(self, now_ns: int, *, event_payload_type: int | None) -> Ticked:
-        """The packet of this ptime. No key leaves without a payload type for it."""
+        """Return the packet of this ptime. Keys are not sent without a payload type for them."""
         started: Keypress | None = None
         if event_payload_type is not None and not self._event_payloads and not self._pause:
             started = self._start_key(now_ns)

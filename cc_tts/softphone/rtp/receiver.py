@@ -32,7 +32,7 @@ ReportEvent = Callable[..., None]
 
 
 class Packet(NamedTuple):
-    """A packet with audio for those who listen along; ``sequence`` is extended beyond 16 bits."""
+    """A packet with audio for a listener; ``sequence`` is extended beyond 16 bits."""
 
     ssrc: int
     sequence: int
@@ -89,7 +89,7 @@ class TalkspurtDetector:
 
 @dataclass(slots=True)
 class Key:
-    """A key that was sent or received: instant of its first packet (the report fills in ``at_ms``), and its duration."""
+    """A sent or received key: the instant of its first packet (the report fills in ``at_ms``), and its duration."""
 
     digit: str
     at_ns: int
@@ -98,7 +98,7 @@ class Key:
 
 
 class RtpReceiver:
-    """Takes every datagram of one call with its arrival on CLOCK_MONOTONIC.
+    """Receives every datagram of one call with its arrival time on CLOCK_MONOTONIC.
 
     Inter-arrival gaps are taken between audio packets that follow each other in sequence number and in RTP time, so a
     lost packet, a key press or a sender that keeps silent on purpose does not count as a late packet.
@@ -110,7 +110,7 @@ class RtpReceiver:
         self.sources: list[Source] = []
         """The sources in order of appearance."""
         self.addresses: list[str] = []
-        """Where packets came from, ``address:port``."""
+        """The source addresses of packets, ``address:port``."""
         self.payload_types: Counter[int] = Counter()
         self.keys: list[Key] = []
         self.gaps_ns = array("q")
@@ -118,14 +118,14 @@ class RtpReceiver:
         self.invalid = 0
         self.rtcp_on_rtp_port = 0
         self.listener: Callable[[Packet], object] | None = None
-        """Gets the packets with audio as they come."""
+        """Gets the packets with audio as they arrive."""
         self._report_event = report_event
         self._key_timestamp: int | None = None
         self._next: tuple[int, int] | None = None  # extended sequence number and timestamp
         self._last_ns = 0
 
     def datagram(self, data: bytes, arrival_ns: int, address: str) -> None:
-        """Take one datagram in. Whatever it holds, nothing is raised."""
+        """Process one datagram. Nothing is raised, whatever its content."""
         if is_rtcp(data):
             self.rtcp_on_rtp_port += 1
             return

@@ -12,11 +12,11 @@ from cc_tts.softphone.rtp.packets import RATE_HZ, SAMPLES_PER_PACKET
 _TS_MOD: Final = 1 << 32
 _PACKET_NS: Final = SAMPLES_PER_PACKET * 1_000_000_000 // RATE_HZ
 _LATE_TICKS: Final = RATE_HZ // 5
-"""A packet 200 ms behind the newest is too late for any jitter buffer worth its name: it is dropped."""
+"""A packet 200 ms behind the newest is too late for any jitter buffer: it is dropped."""
 _JUMP_TICKS: Final = 2 * RATE_HZ
 """Timestamp and arrival may disagree by this much; beyond it the sender has begun a new timeline."""
 MAX_SECONDS: Final = 3600
-"""Longest recording kept in memory; what follows is left out and reported (unmeasured)."""
+"""The longest recording that is kept in memory; the rest is left out and reported (unmeasured)."""
 
 
 class RtpRecording:
@@ -39,7 +39,7 @@ class RtpRecording:
         return len(self.pcm) // BYTES_PER_SAMPLE
 
     def add(self, *, ssrc: int, timestamp: int, pcm: bytes, arrival_ns: int) -> None:
-        """Place one packet's audio. Duplicates must not come here; packets out of order may."""
+        """Place the audio of one packet. The caller leaves out duplicates; packets may be out of order."""
         if self._ssrc is None:
             self.starts_at_ns = arrival_ns
         ahead = (timestamp - self._timestamp + _TS_MOD // 2) % _TS_MOD - _TS_MOD // 2
@@ -56,7 +56,9 @@ class RtpRecording:
             self._ssrc, self._timestamp, self._arrival_ns, self._offset = ssrc, timestamp, arrival_ns, offset
 
     def _begin_timeline(self, arrival_ns: int) -> int:
-        """Sample at which a new SSRC, or the same one after a jump of its clock, goes on: where its arrival puts it."""
+        """Return the sample at which a new SSRC, or the same one after a jump of its clock, continues, from its arrival
+        time.
+        """
         if self._ssrc is None:
             return 0
         pause_ns = max(0, arrival_ns - self._arrival_ns - _PACKET_NS)

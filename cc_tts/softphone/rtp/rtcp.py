@@ -14,11 +14,11 @@ _HEADER: Final = struct.Struct("!BBH")
 _SENDER: Final = struct.Struct("!QIII")
 _BLOCK: Final = struct.Struct("!IIIIII")
 _MAX_ROUND_TRIP: Final = 60 << 16
-"""More than a minute, in 1/65536 s, is no round trip: a clock was set (unmeasured)."""
+"""A round trip above a minute, in 1/65536 s, means that a clock was set (unmeasured)."""
 
 
 def sender_info(wall_s: float, timestamp: int, packets: int, octets: int) -> bytes:
-    """Return what was sent until ``wall_s``, in seconds since 1970 (§6.4.1)."""
+    """Return the figures of what was sent until ``wall_s``, in seconds since 1970 (§6.4.1)."""
     ntp = int((wall_s + _NTP_EPOCH_S) * 2**32) & 0xFFFF_FFFF_FFFF_FFFF
     return _SENDER.pack(ntp, timestamp, packets & 0xFFFF_FFFF, octets & 0xFFFF_FFFF)
 
@@ -26,13 +26,15 @@ def sender_info(wall_s: float, timestamp: int, packets: int, octets: int) -> byt
 def report_block(
     ssrc: int, *, fraction_lost: int, lost: int, highest: int, jitter_ticks: int, lsr: int = 0, dlsr: int = 0
 ) -> bytes:
-    """Return what was received of one source (§6.4.1). ``lsr`` and ``dlsr`` are in 1/65536 s, 0 if it has sent no report."""
+    """Return the figures of one received source (§6.4.1). ``lsr`` and ``dlsr`` are in 1/65536 s, 0 if it has
+    sent no report.
+    """
     loss = min(fraction_lost, 255) << 24 | min(max(lost, -0x80_0000), 0x7F_FFFF) & 0xFF_FFFF
     return _BLOCK.pack(ssrc, loss, highest & 0xFFFF_FFFF, jitter_ticks, lsr, dlsr & 0xFFFF_FFFF)
 
 
 def compound(ssrc: int, cname: str, sender: bytes, block: bytes) -> bytes:
-    """One datagram: a sender report, or a receiver report from one who has sent nothing, and who it is from."""
+    """Return one datagram: a sender report, or a receiver report if nothing was sent, and the CNAME."""
     name = cname.encode()[:255]
     item = bytes((_CNAME, len(name))) + name + b"\0"
     item += bytes(-len(item) % 4)
@@ -45,7 +47,9 @@ def _packet(kind: int, count: int, ssrc: int, body: bytes) -> bytes:
 
 
 def last_sender_report(data: bytes) -> tuple[int, int] | None:
-    """SSRC and the middle 32 bits of the NTP timestamp of the last sender report in a datagram, whatever that holds."""
+    """Return the SSRC and the middle 32 bits of the NTP timestamp of the last sender report in a datagram, which may be
+    malformed.
+    """
     found = None
     for kind, packet in _packets(data):
         if kind == SENDER_REPORT and len(packet) >= _HEADER.size + 4 + _SENDER.size:
@@ -55,7 +59,7 @@ def last_sender_report(data: bytes) -> tuple[int, int] | None:
 
 
 def round_trip_ms(data: bytes, ssrc: int, wall_s: float) -> float | None:
-    """The round trip that a datagram, which came at ``wall_s``, tells the sender ``ssrc`` of; ``None`` if it tells none."""
+    """Return the round trip of the sender ``ssrc`` from a datagram that arrived at ``wall_s``; ``None`` if it has none."""
     now = int((wall_s + _NTP_EPOCH_S) * 0x1_0000) & 0xFFFF_FFFF
     found = None
     for kind, packet in _packets(data):
@@ -73,7 +77,7 @@ def round_trip_ms(data: bytes, ssrc: int, wall_s: float) -> float | None:
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The type of each packet in a datagram, and its bytes; it ends where they make no sense."""
+    """Yield the type and the bytes of each packet in a datagram, up to the first malformed one."""
     while len(data) >= _HEADER.size:
         first, kind, words = _HEADER.unpack_from(data)
         size = 4 * (words + 1)

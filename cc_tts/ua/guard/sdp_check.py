@@ -59,7 +59,6 @@ NO_PROFILE: Final = Fault(488, 302, "Audio is served by RTP/AVP, and by RTP/SAVP
 NO_NAMES: Final = Fault(488, 301, "Addresses are served as numbers, not as names")
 NO_IPV6: Final = Fault(488, 301, "Audio is served over IPv4")
 NO_MULTICAST: Final = Fault(488, 330, "No multicast is served")
-NO_PTIME: Final = Fault(488, 306, "a=ptime of the SDP is no length of packets")
 
 
 @dataclass(slots=True)
@@ -243,11 +242,8 @@ def _rtcp(media: Media, value: str) -> None:
 
 
 def _ptime(media: Media, value: str) -> None:
-    match = _PTIME.fullmatch(value)
-    if match is not None:
+    if match := _PTIME.fullmatch(value):
         media.ptime_ms = max(media.ptime_ms, int(match[1]))
-    elif media.kind == "audio":
-        media.fault = media.fault or NO_PTIME
 
 
 _ATTRIBUTES: Final[Mapping[str, Callable[[Media, str], None]]] = {"rtpmap": _rtpmap, "rtcp": _rtcp, "ptime": _ptime}

@@ -9,7 +9,8 @@ from typing import Final
 _FIRST_DYNAMIC: Final = 96
 """Payload types from here on are defined by their ``a=rtpmap`` (RFC 3551 §3)."""
 _USUAL_PTIME_MS: Final = 20  # unmeasured
-_ORIGIN: Final = re.compile(r"o=\S+ \d{1,20} \d{1,20} IN IP[46] \S+ *")
+_ORIGIN: Final = re.compile(r"o=\S+ \d{1,19} \d{1,19} IN IP[46] \S+ *")
+"""PJMEDIA takes no number above 2^64, though they may have any number of digits (RFC 8866 §5.2)."""
 _MEDIA: Final = re.compile(r"(m=\S+) (\S+) (\S+) (.*)")
 _MAPPED: Final = re.compile(r"a=rtpmap:(\d{1,3}) ")
 _EVENTS: Final = re.compile(r"a=rtpmap:(\d{1,3}) +telephone-event(?:/0*)? *", re.IGNORECASE)
@@ -19,6 +20,9 @@ audio.
 _OURS: Final = re.compile(r"a=rtpmap:[089] +(.*)")
 """These are PCMU, PCMA and G.722, which need no ``a=rtpmap`` (RFC 3551 §6)."""
 _ENCODING: Final = re.compile(r"[\w.+-]{1,64}/[1-9]\d{0,5}(?:/[1-9]\d?)? *", re.ASCII)
+_LENGTH: Final = re.compile(r" *\d{1,5}(?:\.\d*)? *")
+_VALUES: Final = {"ptime": _LENGTH, "maxptime": _LENGTH, "rtcp": re.compile(r"\d{1,5}(?: IN IP[46] \S+)? *")}
+"""An attribute of these names with another value says nothing, and may be left out (RFC 8866 §6.4, RFC 3605 §2.1)."""
 _PTIME: Final = re.compile(r"a=(max)?ptime: *(\d{1,4})\b.*")
 
 
@@ -65,6 +69,9 @@ def _format(line: str) -> str:
     """Return the line, with a rate for telephone events that have none; empty if it describes one of our formats wrongly."""
     if match := _EVENTS.fullmatch(line):
         return f"a=rtpmap:{match[1]} telephone-event/8000"
+    name, _, value = line.removeprefix("a=").partition(":")
+    if (pattern := _VALUES.get(name)) and not pattern.fullmatch(value):
+        return ""
     match = _OURS.fullmatch(line)
     return "" if match and not _ENCODING.fullmatch(match[1]) else line
 

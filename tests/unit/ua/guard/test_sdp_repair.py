@@ -35,12 +35,36 @@ def test_an_empty_subject_or_none_is_filled(subject: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["o=Some Gateway 42 1 IN IP4 192.0.2.1\r\n", "o=- x y IN IP4 192.0.2.1\r\n", "o=\r\n", "o=-\r\n", ""]
+    "origin",
+    [
+        "o=Some Gateway 42 1 IN IP4 192.0.2.1\r\n",
+        "o=- x y IN IP4 192.0.2.1\r\n",
+        "o=\r\n",
+        "o=-\r\n",
+        "",
+        "o=- 99999999999999999999 1 IN IP4 192.0.2.1\r\n",
+    ],
 )
 def test_an_origin_that_is_none_is_replaced(origin: str) -> None:
     new = repaired(GOOD.replace("o=- 1 1 IN IP4 192.0.2.1\r\n", origin))
     assert new == GOOD.replace("o=- 1 1 IN IP4 192.0.2.1", "o=- 0 0 IN IP4 0.0.0.0")
     assert check(new, codecs=CODECS, secure=False).fault is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a=ptime", "a=ptime:", "a=ptime:-20", "a=ptime:20ms", "a=ptime:9999999", "a=maxptime:x", "a=rtcp", "a=rtcp:x"],
+)
+def test_an_attribute_that_says_nothing_is_dropped(line: str) -> None:
+    sdp = GOOD.replace("a=ptime:20\r\na=maxptime:150\r\n", "")
+    assert repaired(f"{sdp}{line}\r\n") == sdp
+
+
+@pytest.mark.parametrize(
+    "line", ["a=ptime: 20.0 ", "a=rtcp:4001", "a=rtcp:4001 IN IP4 192.0.2.1", "a=rtcp-mux", "a=ptimes:x"]
+)
+def test_an_attribute_that_says_something_is_left(line: str) -> None:
+    assert repaired(f"{GOOD}{line}\r\n") == f"{GOOD}{line}\r\n"
 
 
 def test_formats_that_nothing_describes_are_dropped() -> None:

@@ -160,13 +160,10 @@ class LegMedia(CallMedia):
             self._port.record(self._tap, hears=self._capture is None)
             self._pass_on()
             self._listen()
-        try:
-            self._port.startTransmit(self._call.getAudioMedia(-1))
-        except pj.Error:
-            self.is_clocked = False  # a=inactive leaves no stream: nothing asks for frames, see keep_time()
-            if must:
-                raise
+        self.is_clocked = False  # a=inactive leaves no stream: nothing asks for frames, see keep_time()
+        if not (self._stream or must):
             return ""
+        self._port.startTransmit(self._call.getAudioMedia(-1))
         self.is_clocked = True
         for port in self._receivers:
             self._call.getAudioMedia(-1).startTransmit(port)

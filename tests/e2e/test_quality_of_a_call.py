@@ -35,6 +35,7 @@ async def test_packets_are_counted_over_holds_and_refreshes(server: Server) -> N
         ended = (await log.wait("call.terminated"))["data"]
     quality = (await server.until_terminated())["quality"]
     assert ended["quality"] == quality
+    assert '"level": "error"' not in server.log, "a hold is none"
     assert counts == sorted(counts), "it never goes back"
     assert quality["packets_received"] == 4 * NUM_PACKETS
     assert quality["packets_lost"] == 0

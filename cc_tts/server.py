@@ -271,10 +271,6 @@ class Server:
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
-            await self.accounting.start()
-            await self.webhooks.start()
-            if self.pool_link is not None:
-                self.pool_link.start()
             if not await self._start_unless_stopped():
                 return
             is_serving = self._serves = True
@@ -307,6 +303,10 @@ class Server:
 
     async def _start(self) -> None:
         """Start what :meth:`run` has not started, including the children."""
+        await self.accounting.start()
+        await self.webhooks.start()
+        if self.pool_link is not None:
+            self.pool_link.start()
         await self.ua.adopt()  # before the engine loads, which may take longer than the UA process keeps the calls
         self.registry.recordings.start()
         helpers = [self.engine.start(), self.text_process.start()]

@@ -166,6 +166,9 @@ def _check_files(config: Config) -> list[str]:
     for key, name in (("accounting.file", config.accounting.file), ("webhooks.file", config.webhooks.file)):
         if name and (fault := _why_not_appended(Path(name).expanduser())):
             raise ConfigError(f"{key}: {name}: {fault}")
+    journal = Path(config.webhooks.file).expanduser() if config.webhooks.file else None
+    if journal and journal.exists() and not journal.is_file():
+        raise ConfigError(f"webhooks.file: {journal} is no file")  # a pipe would be read for ever
     command = config.record.on_saved
     if command and shutil.which(command[0]) is None:
         return [f"record.on_saved: {command[0]} is no program of this machine: recordings would not be handed on"]

@@ -142,6 +142,8 @@ def _read_all(folder: Path) -> dict[str, CompiledLexicon]:
 
 
 def _read(path: Path) -> CompiledLexicon:
+    if not path.is_file():
+        raise ConfigError(f"{path}: not a lexicon: it is no file")  # a pipe would be read for ever
     try:
         with path.open("rb") as file:
             document = file.read(MAX_FILE_BYTES)

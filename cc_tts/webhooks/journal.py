@@ -6,13 +6,13 @@ longest is still in memory while the file cannot be written. The file is of one 
 """
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from cc_tts import logs
 from cc_tts.errors import UNREADABLE, ConfigError
 from cc_tts.metrics import Metrics
 from cc_tts.processes.line_writer import LineWriter
@@ -45,6 +45,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep: Kept | None = None
     settled: str = ""
 
+
+log = logs.get(__name__)
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Line)
@@ -101,17 +103,27 @@ def _line(line: Line) -> bytes:
 
 
 def _left_over(file: Path) -> list[Kept]:
-    """Read the unsettled events, oldest first. An incomplete last line is ignored. Runs on: a thread."""
+    """Read the unsettled events, oldest first. An incomplete last line is ignored. Raises ``ConfigError`` if no line is of
+    events, since the file is written anew. Runs on: a thread.
+    """
     found: dict[str, Kept] = {}
     try:
-        lines = file.read_bytes().splitlines()
+        *lines, _ = file.read_bytes().split(b"\n")
     except FileNotFoundError:
         return []
+    num_unreadable = 0
     for each in lines:
-        with contextlib.suppress(*UNREADABLE):
+        try:
             line = _DECODER.decode(each)
-            if line.keep is not None:
-                found[line.keep.key] = line.keep
-            else:
-                found.pop(line.settled, None)
+        except UNREADABLE:
+            num_unreadable += 1
+            continue
+        if line.keep is not None:
+            found[line.keep.key] = line.keep
+        else:
+            found.pop(line.settled, None)
+    if lines and num_unreadable == len(lines):
+        raise ConfigError(f"webhooks.file: {file} is not a file of events; name one that this server alone writes")
+    if num_unreadable:
+        log.warning("events_unreadable", file=str(file), lines=num_unreadable, consequence="they are not sent")
     return list(found.values())

@@ -107,6 +107,7 @@ FAULTS = {
         "accounting.file: /nowhere/a.jsonl: its folder does not",
     ),
     "events in a folder": (["webhooks.file=/tmp"], "webhooks.file: /tmp: it is a folder"),
+    "events in a device": (["webhooks.file=/dev/null"], "webhooks.file: /dev/null is no file"),
     "prompts in a file": (["prompts.dir=/dev/null"], "prompts.dir: /dev/null is not a folder"),
     "model folder": (["tts.models.a.model_dir=/nowhere"], "tts.models.a.model_dir: /nowhere: no such directory"),
     "address": (["sip.host=192.0.2.7"], "sip.host: 192.0.2.7 is not an address of this machine"),

@@ -40,6 +40,19 @@ class exceptions:
 """
 
 
+READS = "a file is read"
+HUNG_FILE = f"""
+import pathlib, sys, time
+read_bytes = pathlib.Path.read_bytes
+def read(path):
+    if path.name == "hangs":
+        print({READS!r}, file=sys.stderr, flush=True)
+        time.sleep(3600)
+    return read_bytes(path)
+pathlib.Path.read_bytes = read
+"""
+
+
 class Command:
     def __init__(self, folder: Path, *argv: str, **modules: str) -> None:
         for name, text in modules.items():
@@ -117,6 +130,13 @@ def test_a_server_whose_engine_loads(tmp_path: Path) -> None:
         command.until(LOADS)
         assert command.children()
         command.must_end_in_order(signal.SIGINT)
+        assert "stopped_while_starting" in command.log
+
+
+def test_a_server_whose_file_of_events_hangs(tmp_path: Path) -> None:
+    with starting(tmp_path, *served(f"webhooks.file={tmp_path / 'hangs'}"), sitecustomize=HUNG_FILE) as command:
+        command.until(READS)
+        command.must_end_in_order(signal.SIGTERM)
         assert "stopped_while_starting" in command.log
 
 

@@ -1,5 +1,6 @@
 """The lexicons that there are: files, changes, and which of them a prompt uses."""
 
+import os
 import threading
 from pathlib import Path
 from typing import Any, cast
@@ -56,6 +57,12 @@ def test_a_deleted_lexicon_is_gone_from_the_disk_too(tmp_path: Path) -> None:
 def test_a_broken_file_is_named_at_start(tmp_path: Path, name: str, document: str) -> None:
     (tmp_path / name).write_bytes(document.encode("utf-8", "surrogateescape"))
     with pytest.raises(ConfigError, match=name):
+        made(tmp_path)
+
+
+def test_a_pipe_in_place_of_a_lexicon_is_named_at_start(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")
+    with pytest.raises(ConfigError, match=r"a\.json: not a lexicon"):
         made(tmp_path)
 
 

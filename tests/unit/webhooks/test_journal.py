@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
 from cc_tts.processes import line_writer
 from cc_tts.webhooks import journal as module
 from cc_tts.webhooks.journal import Journal, Kept
 from lab.configured import until as until_true
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -71,6 +73,28 @@ async def test_the_file_does_not_grow_with_events_that_were_taken(
     await journal.stop()
     assert len(file.read_text().splitlines()) <= 3
     assert await left_over(file) == ["e0", "e40"]
+
+
+async def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "cc_tts.toml"
+    file.write_text("[sip]\nport = 5060\n")
+    with pytest.raises(ConfigError, match="is not a file of events"):
+        await left_over(file)
+    assert file.read_text() == "[sip]\nport = 5060\n"
+
+
+async def test_a_damaged_line_costs_one_event_and_is_told_of(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    journal = Journal(file, Metrics())
+    await journal.start()
+    for number in (1, 2, 3):
+        journal.keep(event(number))
+    await journal.stop()
+    first, second, third = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(first + second.replace(b"{", b"\0", 1) + third + b'{"keep"')
+    with capture_logs() as logged:
+        assert await left_over(file) == ["e1", "e3"]
+    assert [(each["event"], each["lines"]) for each in logged] == [("events_unreadable", 1)]
 
 
 async def test_without_a_file_nothing_is_written() -> None:

@@ -62,6 +62,21 @@ async def test_what_both_services_list_has_the_shape_of_the_one_that_is_asked(ap
 
 
 @pytest.mark.parametrize(
+    ("speed", "status"), [("0.25", 200), ("4", 200), ("4.1", 422), ("0", 422), ("-3", 422), ("1e308", 422)]
+)
+async def test_a_speed_is_that_of_openai_or_refused(api: RunningApi, speed: str, status: int) -> None:
+    settings = {"speed": float(speed)}
+    by_cartesia = {"transcript": TEXT, "voice": {"id": "en-us"}, "generation_config": settings}
+    for path, body in (
+        ("/v1/audio/speech", {"input": TEXT, **settings}),
+        ("/v1/text-to-speech/en-us", {"text": TEXT, "voice_settings": settings}),
+        (f"/v1/speak?model=en-us&speed={speed}", {"text": TEXT}),
+        ("/tts/bytes", by_cartesia),
+    ):
+        assert (await api.ask("POST", path, body)).status == status, path
+
+
+@pytest.mark.parametrize(
     ("path", "body", "shape"),
     [
         ("/openai/v1/audio/speech", {"input": "..."}, "error"),

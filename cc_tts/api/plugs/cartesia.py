@@ -16,7 +16,7 @@ from cc_tts.api.plugs.alignment import AlignedAudio, Characters
 from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, SpeechConnection, as_message, serve
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import speech_of
+from cc_tts.api.plugs.speech_context import ClientSpeed, speech_of
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import TextContent
@@ -71,7 +71,7 @@ class CartesiaFormat(msgspec.Struct, frozen=True):
 class GenerationConfig(msgspec.Struct, frozen=True):
     """The speed has an effect."""
 
-    speed: float | None = None
+    speed: ClientSpeed | None = None
 
 
 class CartesiaText(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from cc_tts.api.http.route import OPENAI, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, AudioFileFormat, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import speech_of
+from cc_tts.api.plugs.speech_context import ClientSpeed, speech_of
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.speech.prompt import SequenceContent, TextContent
@@ -35,10 +35,6 @@ language.
 EVENT_STREAM: Final = "text/event-stream"
 
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
-
-AnySpeed = Annotated[
-    float, Meta(ge=0.25, le=4.0, description=f"Beyond {MIN_SPEED} to {MAX_SPEED} the nearer of these is used: X-Speed.")
-]
 
 ROUTES: Final = RouteTable("Speech", OPENAI)
 
@@ -68,7 +64,7 @@ class AudioSpeech(schemas.Body, frozen=True, forbid_unknown_fields=False):
     sample_rate_hz: Annotated[
         SampleRate | None, Meta(description="24000 if left out. opus has no 22050 and 44100, ulaw and alaw 8000 only.")
     ] = None
-    speed: AnySpeed | None = None
+    speed: Annotated[ClientSpeed | None, Meta(description="X-Speed says what is used instead.")] = None
     instructions: (
         Annotated[
             str,

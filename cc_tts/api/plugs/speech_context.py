@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from aiohttp import web
+from msgspec import Meta
 
 from cc_tts.api.calls import OF_TEXT
 from cc_tts.api.context import CONTEXT
@@ -27,6 +28,7 @@ from cc_tts.api.http.connections import is_gone
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.clock import ms_between
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CapacityExceeded,
@@ -51,6 +53,10 @@ CLIENT_POLL_S: Final = 0.1  # unmeasured
 STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)
 """Counts the streams that run; at most ``http.max_speech_streams``."""
 NO_POINTERS: Final[Mapping[type[ClientError], str]] = {}
+ClientSpeed = Annotated[
+    float, Meta(ge=0.25, le=4.0, description=f"Beyond {MIN_SPEED} to {MAX_SPEED} the nearer of these is used.")
+]
+"""The speed that clients of other services ask for. The bounds are OpenAI's."""
 ERRORS: Final = (CapacityExceeded, Draining, EngineFailed, NoAudio, *OF_TEXT)
 ROUTE: Final[dict[str, Any]] = {"scope": "call", "for_tenants": True, "ignores_unknown_query": True, "streams": True}
 """The options of the routes of all plugs."""

@@ -1,6 +1,5 @@
 """The query parameters and bodies that both of Deepgram's APIs share."""
 
-import math
 from typing import Final
 
 import msgspec
@@ -12,7 +11,7 @@ from cc_tts.api.calls import fields_of_text
 from cc_tts.api.http.route import Query
 from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import speech_of
+from cc_tts.api.plugs.speech_context import ClientSpeed, speech_of
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.speech.prompt import TextContent
@@ -39,7 +38,7 @@ _MODEL: Final = Query("model", "A voice: an id of GET /v1/voices, or a name of t
 _ENCODING: Final = Query("encoding", "mp3 over HTTP and linear16 over a WebSocket if left out.", tuple(ENCODINGS))
 _RATE: Final = Query("sample_rate", f"Hz: {', '.join(map(str, RATES_HZ))}.")
 _CONTAINER: Final = Query("container", "wav: a WAV file of linear16; opus is in ogg, others in none.")
-_SPEED: Final = Query("speed", f"{MIN_SPEED} to {MAX_SPEED}.")
+_SPEED: Final = Query("speed", f"0.25 to 4; voices speak {MIN_SPEED} to {MAX_SPEED}.")
 QUERY: Final = (_MODEL, _ENCODING, _RATE, _CONTAINER, _SPEED)
 
 HTTP_ROUTE: Final = RESPONSE_ROUTE | {
@@ -68,11 +67,9 @@ def words_of(request: web.Request) -> TextContent:
     """Return the style of a request's words; raises ``Unprocessable``."""
     value = request.query.get(_SPEED.name)
     try:
-        speed = None if value is None else float(value)
-    except ValueError:
-        speed = math.nan
-    if speed is not None and math.isnan(speed):
-        raise Unprocessable(f"speed is {MIN_SPEED} to {MAX_SPEED}")
+        speed = None if value is None else msgspec.convert(value, ClientSpeed, strict=False)
+    except msgspec.ValidationError:
+        raise Unprocessable("speed is a number from 0.25 to 4") from None
     return TextContent("", request.query.get(_MODEL.name) or None, None, speed)
 
 

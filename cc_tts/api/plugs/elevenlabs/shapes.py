@@ -12,6 +12,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import Query
 from cc_tts.api.plugs.alignment import Characters
 from cc_tts.api.plugs.encoder import FORMATS, Output
+from cc_tts.api.plugs.speech_context import ClientSpeed
 from cc_tts.errors import FieldError, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
@@ -40,7 +41,7 @@ INACTIVITY: Final = Query(
 class VoiceSettings(msgspec.Struct, frozen=True):
     """The settings of a voice, of which the speed has an effect."""
 
-    speed: float | None = None
+    speed: ClientSpeed | None = None
 
 
 class TextToSpeech(msgspec.Struct, frozen=True):

@@ -189,6 +189,25 @@ async def test_twilios_dialect() -> None:
         assert application.told[1]["start"]["callSid"] == call.id
 
 
+async def test_the_log_has_the_first_message_of_twilios_dialect_that_cannot_be_followed() -> None:
+    """There is no message for an error, and the caller hears nothing."""
+
+    async def behave(socket: web.WebSocketResponse) -> None:
+        for _ in range(3):
+            await socket.send_str('{"event": "media", "media": {"payload": "4711 4711"}}')
+        await socket.send_str('{"event": "mark", "mark": {"name": "behind them"}}')
+        await application.read_all(socket)
+
+    with capture_logs() as lines:
+        async with scene(media_dialect="twilio") as (api, application):
+            application.behaviour = behave
+            call = await answered(api)
+            await eventually(lambda: any(each["event"] == "mark" for each in application.told))
+    (line,) = [each for each in lines if each["event"] == "media_stream_message_refused"]
+    assert (line["call_id"], line["code"]) == (call.id, "malformed")
+    assert "4711" not in str(line)
+
+
 @pytest.mark.parametrize(("status", "delay_s"), [(404, 0.0), (302, 0.0), (101, 5.0)])
 async def test_an_application_that_does_not_take_the_call(status: int, delay_s: float) -> None:
     with capture_logs() as lines:

@@ -58,6 +58,7 @@ class Connection(ABC, Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._heard_s = self._loop.time()
         self._num_faults = 0
+        self._has_logged_fault = False
 
     @abstractmethod
     def follow(self, message: WSMessage) -> None:
@@ -141,6 +142,9 @@ class Connection(ABC, Generic[T]):
 
     def _fault(self, error: CcTtsError) -> None:
         self._num_faults += 1
+        if not self._has_logged_fault:  # some services have no message for an error
+            self._has_logged_fault = True
+            log.warning(self.event("message_refused"), code=error.code, **self.fields)
         self.refuse(error)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts import logs
+from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.compiling import compiler_fault
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
 from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window, join_heads, join_linears
@@ -123,15 +124,19 @@ def _two_calls(flow: Flow, form: PageForm, cond: Tensor, noise: Tensor) -> list[
 @torch.inference_mode()
 def attention_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -> float:
     """Return the largest difference between the two ways to attend, for some numbers: as the flow does, with and without
-    scores by distance and a window, and as a step of the language model does.
+    scores by distance and a window, and as a step and a prefill of the language model do. As in service there are so many
+    keys that they are split, and so many queries that a block of them is full.
     """
     generator = torch.Generator(device="cpu").manual_seed(0)
 
     def numbers(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).to(device, dtype)
 
-    projected, queries, chunk = numbers(2, 8, 4, 2, 64), numbers(2, 14, 1, 64), 8
-    table, late = torch.tensor([[1, 1], [2, 2]], device=device), torch.tensor([1, 0], device=device)
+    chunk, num_pages = CHUNK_TOKENS * FRAMES_PER_TOKEN, 12
+    projected, queries = numbers(2, chunk, 4, 2, 64), numbers(2, 14, 20, 64)
+    table = torch.tensor([[1], [2]], device=device).repeat(1, num_pages)  # each row's page again and again
+    late = torch.tensor([1, 0], device=device)
+    before = chunk * (num_pages - 1)
     spans = [
         Span.of(
             torch.full_like(late, chunk),
@@ -142,9 +147,9 @@ def attention_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -
             slots=table[:, 0],
             window=window,
         )
-        for starts, window in ((chunk * late, None), (2 * chunk * late, Window(0, late, 3)))
+        for starts, window in ((before * late, None), ((before + chunk) * late, Window(0, late, num_pages + 1)))
     ]
-    by_distance = numbers(2, 2, chunk, 2 * chunk - spans[0].lowest)
+    by_distance = numbers(2, 2, chunk, num_pages * chunk - spans[0].lowest)
     mixed = []
     for in_place in (True, False):
         pages = Pages.new((3, chunk, 2, 2, 64), projected, PageForm(type_, in_place))
@@ -152,16 +157,18 @@ def attention_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -
         mixed += [attend(first, new, pages, span, scores) for span in spans for scores in (None, by_distance)]
     apart = [float((one.float() - other.float()).abs().max()) for one, other in zip(mixed[:4], mixed[4:], strict=True)]
     starts = (chunk * table)[:, 0]  # the runner's numbers are columns of a table
-    return max(*apart, _decode_apart(queries, numbers(3, 2, 200, 2, 64), table[:, :1], starts))
+    slots = numbers(3, 2, 200, 2, 64)
+    return max(*apart, *(_slots_apart(each, slots, table[:, :1], starts) for each in (queries, queries[:, :, :1])))
 
 
-def _decode_apart(queries: Tensor, slots: Tensor, table: Tensor, starts: Tensor) -> float:
-    """The same for one query of each row and slots [slots, 2, positions, kv_heads, D], which are one page each."""
+def _slots_apart(queries: Tensor, slots: Tensor, table: Tensor, starts: Tensor) -> float:
+    """The same for queries [B, heads, T, D] and slots [slots, 2, positions, kv_heads, D], which are one page each."""
     from cc_tts.engines.cosyvoice.model.networks import page_kernels
 
     kept, num_keys = slots.transpose(1, 2), slots.shape[2]
-    mixed = page_kernels.attend(queries, kept, table, starts, num_keys, 1, 128)
+    mixed = page_kernels.attend(queries, kept, table=table, starts=starts, num_keys=num_keys, chunk=1, split_keys=128)
     keys, values = slots[table[:, 0]].permute(1, 0, 3, 2, 4).repeat_interleave(queries.shape[1] // 2, dim=2)
-    seen = torch.arange(num_keys, device=starts.device) <= starts[:, None, None, None]
+    places = starts[:, None] + torch.arange(queries.shape[2], device=starts.device)  # [B, T]
+    seen = torch.arange(num_keys, device=starts.device) <= places[:, None, :, None]
     expected = functional.scaled_dot_product_attention(queries, keys, values, seen)
     return float((mixed.float() - join_heads(expected).float()).abs().max())

@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -16,7 +16,7 @@ from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window, join_li
 from cc_tts.engines.cosyvoice.model.networks.lm import lm as lm_module  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits  # noqa: E402
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.trial import attention_apart  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.trial import MOST_APART, attention_apart  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig, LookaheadConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.prefill import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape  # noqa: E402
@@ -245,6 +245,20 @@ def test_a_flow_speaks_from_pages_in_place_as_from_copies(config: FlowConfig, ty
 @pytest.mark.parametrize("type_", ["auto", "int8", "float8"])
 def test_what_is_tried_on_a_card_is_apart_by_little(type_: PageType) -> None:
     assert attention_apart(torch.device("cpu"), torch.float32, type_) < 1e-5
+
+
+@pytest.mark.parametrize(("more_keys", "more_places"), [(512, 0), (0, 32)])
+def test_what_is_wrong_for_many_keys_or_queries_alone_shows_in_the_trial(
+    monkeypatch: pytest.MonkeyPatch, more_keys: int, more_places: int
+) -> None:
+    right = page_kernels.attend
+
+    def wrong(queries: "Tensor", kept: "Tensor", **more: Any) -> "Tensor":
+        num_places = queries.shape[1] // kept.shape[3] * queries.shape[2]
+        return right(queries, kept, **more) + int(more["num_keys"] > more_keys and num_places > more_places)
+
+    monkeypatch.setattr(page_kernels, "attend", wrong)
+    assert attention_apart(torch.device("cpu"), torch.float32, "auto") > MOST_APART
 
 
 def test_no_tensor_is_asked_for_its_value() -> None:

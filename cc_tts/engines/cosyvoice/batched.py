@@ -1,4 +1,4 @@
-"""How the engine of a worker is made: loaded, warmed up, measured.
+"""Loads the engine of a worker, warms it up and measures it.
 
 Runs on: the thread that owns the device.
 """
@@ -64,7 +64,7 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedConfig:
-    """How the engine of a worker is set up."""
+    """The settings of a worker's engine."""
 
     engine: EngineConfig
     device: torch.device
@@ -105,8 +105,8 @@ class BatchedLoader:
         self._config = config
         self._clock = clock or MonotonicClock()
         self._speakers: dict[str, Speaker] = {}
-        """Those that device and front know. One that was made anew has another name here, so that streams go on with the
-        former one.
+        """The voices that the device and the text front know. A voice that was made anew gets another name here, so that
+        running streams keep the former one.
         """
         self._names: dict[str, str] = {}
         self._num_made_anew = 0
@@ -124,17 +124,17 @@ class BatchedLoader:
 
     @property
     def languages(self) -> Sequence[str]:
-        """Return what every voice speaks besides its own."""
+        """Return the languages that every voice speaks besides its own."""
         return LANGUAGES
 
     @property
     def variants(self) -> Sequence[str]:
-        """Its voices have none."""
+        """Empty: the voices have no variants."""
         return ()
 
     def refresh(self, on_done: Callable[[], None]) -> None:
         """Read the voices again, which takes some milliseconds each; see the contract. Their references are computed at
-        their first use. Voices that are gone, and that nobody speaks with, are forgotten.
+        their first use. Removed voices are forgotten once no stream uses them.
         """
         try:
             self._listed = [each for each in self._source().values() if self._takes(each)] or self._listed
@@ -151,7 +151,7 @@ class BatchedLoader:
                 del self._speakers[name]
 
     def _takes(self, speaker: Speaker) -> bool:
-        """Make a voice known that is new or was made anew; returns whether it can be used."""
+        """Make a new or changed voice known; return whether it can be used."""
         name = self._names.get(speaker.id, speaker.id)
         known = self._speakers.get(name)
         if known is not None and known.sounds_like(speaker):
@@ -169,7 +169,9 @@ class BatchedLoader:
         return True
 
     def load(self, on_progress: Callable[[str], None]) -> Engine | None:
-        """Load the voices and the networks, allocate, warm up, measure. Raises ``CcTtsError`` for what cannot be used."""
+        """Load the voices and the networks, allocate, warm up, measure. Raises ``CcTtsError`` for anything that cannot be
+        used.
+        """
         config = self._config
         if config.device.type == "cpu" and not config.checks_only:
             on_progress = _with_warning(on_progress)
@@ -225,8 +227,8 @@ class BatchedLoader:
     def _warm_runner(
         self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
     ) -> tuple[ModelRunner, MemoryPlan]:
-        """A runner with voices and graphs in it, with as many sizes of graphs as the memory holds. Raises ``ConfigError``
-        when not even the fewest fit.
+        """Return a runner with its voices and graphs, with as many sizes of graphs as fit in the memory. Raises
+        ``ConfigError`` if not even the smallest number fits.
         """
         config = self._config
         has_graphs = config.graphs and can_record(config.device)
@@ -264,8 +266,8 @@ class BatchedLoader:
             _give_memory_back(config.device)
 
     def _first_voices(self) -> list[str]:
-        """The voices whose prompts are computed before anybody speaks with them: all; on a CPU, which takes seconds for one,
-        the first; none for a single text.
+        """Return the voices whose prompts are computed before the first stream: all of them on a GPU; the first on a CPU,
+        which takes seconds for each; none for a single text.
         """
         if not self._config.calibration_rows:
             return []
@@ -285,8 +287,8 @@ class BatchedLoader:
     def _measured(
         self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
     ) -> tuple[Sequence[Mapping[str, int]], Mapping[str, int], int]:
-        """Return how many graphs there are by coarseness, what one of each stage takes, and what all share; of a small
-        runner.
+        """Return the number of graphs by coarseness, the memory of one graph of each stage, and the memory that all share;
+        measured with a small runner.
         """
         config = self._config
         on_progress("memory of a graph")
@@ -328,7 +330,9 @@ class BatchedLoader:
     def _calibrate(
         self, runner: ModelRunner, front: TextFront, config: EngineConfig, on_progress: Callable[[str], None]
     ) -> None:
-        """Run each batch size twice, once to warm up, once to measure. A CPU measures one piece and says how slow it is."""
+        """Run each batch size twice, first to warm up, then to measure. On a CPU, measure one piece and report how slow it
+        is.
+        """
         is_cpu = self._config.device.type == "cpu"
         voice_id = next(iter(self._speakers))
         own_pages = runner.pages_needed(voice_id, CALIBRATION_TOKENS)
@@ -352,14 +356,14 @@ class BatchedLoader:
 
 
 def paced(config: EngineConfig, costs: StageCosts) -> EngineConfig:
-    """The pace of a card by what its calls take: how early pieces are due, and how long the first one is."""
+    """Return the pace of a card from what its calls cost: how early pieces are due, and how long the first one is."""
     guard_ms, first_hop = costs.guard_ms(config.guard_ms), costs.first_hop(config.first_hop_tokens)
     log.info("paced", guard_ms=round(guard_ms), first_hop_tokens=first_hop)
     return replace(config, guard_ms=guard_ms, first_hop_tokens=first_hop)
 
 
 def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
-    """Report every tenth of the weights."""
+    """Report each tenth of the weights that was loaded."""
     reported = -1
 
     def on_share(share: float) -> None:
@@ -372,20 +376,20 @@ def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
 
 
 def _with_warning(on_progress: Callable[[str], None]) -> Callable[[str], None]:
-    """Report with each step what a CPU is good for, and log it once."""
+    """Report with each step how fast a CPU is, and log it once."""
     log.warning("cpu_trial", detail=f"the device is a CPU: {CPU_WARNING}")
     return lambda what: on_progress(f"{what} (on a CPU: {CPU_WARNING})")
 
 
 def _give_memory_back(device: torch.device) -> None:
-    """Give memory that is no longer referred to back to the device: PyTorch would keep it."""
+    """Return unused memory to the device, which PyTorch would keep."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def _rehearse(engine: Engine, voice_id: str, num_rows: int, num_pieces: int) -> None:
-    """Let so many streams give out so many pieces each, or all they have."""
+    """Let this many streams produce this many pieces each, or all that they have."""
     left = dict.fromkeys(range(num_rows), num_pieces)
     for number in left:
         engine.open(StreamRequest(stream_id=number, voice=voice_id))

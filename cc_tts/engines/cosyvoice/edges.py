@@ -1,4 +1,4 @@
-"""The ends of what a sequence says: no click where it begins, no click and no long hiss where it ends.
+"""The edges of a sequence's audio: no click at its begin, no click and no long hiss at its end.
 
 The reference leaves both as the vocoder makes them, so this is outside of what parity compares.
 """
@@ -21,8 +21,8 @@ _QUIET: Final = 32768.0 * 10.0 ** (QUIET_DBFS / 20.0)
 
 
 def soften(pcm: bytes, *, is_first: bool, is_last: bool) -> bytes:
-    """A chunk of signed 16-bit little-endian mono at 24 kHz with its ends made soft: a first chunk is faded in; what is
-    quiet at the end of a last one is cut short, and the rest is faded out.
+    """Return a chunk of signed 16-bit little-endian mono at 24 kHz with soft edges: a first chunk is faded in; the quiet end
+    of a last chunk is shortened, and the rest faded out.
     """
     if not pcm or not (is_first or is_last):
         return pcm
@@ -38,7 +38,7 @@ def soften(pcm: bytes, *, is_first: bool, is_last: bool) -> bytes:
 
 
 def _end(samples: npt.NDArray[np.float32]) -> int:
-    """Samples that are kept: up to the last 10 ms that are not quiet, and what follows them at most."""
+    """Return the number of samples to keep: up to the last 10 ms that are not quiet, and a limited part of what follows."""
     num_frames = len(samples) // _FRAME
     power = np.mean(samples[: num_frames * _FRAME].reshape(num_frames, _FRAME) ** 2, axis=1)
     loud = np.flatnonzero(power >= _QUIET**2)

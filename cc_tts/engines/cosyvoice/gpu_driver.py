@@ -1,4 +1,4 @@
-"""Why torch sees no GPU: the driver that is there, and the one that this PyTorch needs. No torch."""
+"""Explains why torch sees no GPU: the installed driver, and the driver that this PyTorch needs. No torch."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ KERNEL_MODULE: Final = "proc/driver/nvidia/version"
 NVIDIA_SMI: Final = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
 TIMEOUT_S: Final = 5.0  # unmeasured
 LEAST_DRIVER: Final[Mapping[int, int]] = {11: 450, 12: 525, 13: 580}
-"""The least driver of a major version of CUDA: release notes of the CUDA toolkit, minimum driver for minor version
+"""The oldest driver for a major version of CUDA: release notes of the CUDA toolkit, minimum driver for minor version
 compatibility.
 """
 OLDER_CUDA: Final = 'a PyTorch for CUDA 12 runs with 525 or newer (docs/operators/speech.md, "Which driver")'
@@ -18,7 +18,7 @@ _VERSION: Final = re.compile(r"\b(\d{3,4})\.\d+(?:\.\d+)*\b")
 
 
 def driver_version(kernel_module: str, nvidia_smi: str) -> str:
-    """The version that the kernel's module or else ``nvidia-smi`` names; empty if neither does."""
+    """Return the version from the kernel's module or else ``nvidia-smi``; empty if neither has it."""
     found = _VERSION.search(kernel_module) or _VERSION.search(nvidia_smi)
     return found[0] if found else ""
 
@@ -41,7 +41,9 @@ def _asked() -> str:
 
 
 def why_no_gpu(torch_version: str, cuda: str, driver: str) -> tuple[str, str]:
-    """Return what is known of it, and what to do. ``cuda`` is the version that PyTorch is built for, empty if for none."""
+    """Return what is known about it, and what to do. ``cuda`` is the version that PyTorch is built for; empty if it is built
+    without CUDA.
+    """
     has = (
         f"driver {driver} was found"
         if driver

@@ -1,4 +1,4 @@
-"""How much more the device can take: what the stages cost, and whether a new request fits.
+"""The free capacity of the device: what the stages cost, and whether a new request fits.
 
 ::
 
@@ -41,8 +41,8 @@ _FIRST_AUDIO_MARGIN: Final = (
 )
 MAX_GUARD_MS: Final = 250.0  # unmeasured
 _LONGEST_CALL: Final = 2.5
-"""The longest a call may take, as a factor: what a processor does besides makes single calls take up to so many times
-as long as before and after (engine-notes).
+"""The longest that a call may take, as a factor: other work of the processor makes single calls take up to this many times
+as long as their neighbours (engine-notes).
 """
 HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder; unmeasured
 _SECOND_ROWS: Final = 4  # that a second piece shares its call with; calls with time wait for it
@@ -54,7 +54,7 @@ _MAX_RETRY_AFTER_S: Final = 60  # unmeasured
 
 
 class StageCost:
-    """The cost of one stage, ms: a line over the size that it computes, learnt from what it cost before.
+    """The cost of one stage, ms: a line over the size of its work, learnt from past calls.
 
     The line is fitted to the mean cost of each power of two of the size, by least squares of the relative error; it never
     falls, and is never below zero. The first observation counts as it is, as nothing was known. Later ones count as at most
@@ -72,7 +72,7 @@ class StageCost:
         return max(_LEAST_MS, self._fixed_ms + self._each_ms * size) if size else 0.0
 
     def observe(self, size: float, cost_ms: float) -> None:
-        """A call of this size, 1 or more, took ``cost_ms``."""
+        """Note that a call of this size, 1 or more, took ``cost_ms``."""
         octave, expected_ms = math.frexp(size)[1], self.ms(size) if self._means else cost_ms
         if octave in self._means:
             mean_size, expected_ms = self._means[octave]
@@ -83,7 +83,7 @@ class StageCost:
 
 
 def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """The cost at size 0 and the rise, from points of size and cost."""
+    """Return the cost at size 0 and the slope, from points of size and cost."""
     weighted = [(1.0 / cost_ms**2, size, cost_ms) for size, cost_ms in points]
     total = sum(weight for weight, _, _ in weighted)
     mean_size = sum(weight * size for weight, size, _ in weighted) / total
@@ -98,7 +98,7 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
 
 @dataclass(slots=True)
 class StageCosts:
-    """The costs of all stages; the defaults are what they are taken to cost while nothing is known."""
+    """The costs of all stages; the defaults are used while nothing was measured."""
 
     prefill: StageCost = field(default_factory=lambda: StageCost(10.0))  # by positions, all sequences together
     lm_step: StageCost = field(default_factory=lambda: StageCost(5.0))  # by rows
@@ -106,44 +106,46 @@ class StageCosts:
     vocoder: StageCost = field(default_factory=lambda: StageCost(10.0))  # by frames
 
     def call_ms(self, num_rows: int, max_frames: int, num_keys: int) -> float:
-        """Return what a call of flow and vocoder costs whose longest row solves ``max_frames`` and attends to
-        ``num_keys``.
+        """Return the cost of a call of flow and vocoder whose longest row solves ``max_frames`` and attends
+        to ``num_keys``.
         """
         num_frames = num_rows * max_frames
         return self.flow.ms(weighted_frames(num_frames, num_keys)) + self.vocoder.ms(num_frames)
 
     def calls_ms(self, num_rows: int, max_frames: int, num_keys: int, *, max_rows: int) -> float:
-        """The same in as few calls of at most ``max_rows`` as it takes."""
+        """Return the same for as few calls of at most ``max_rows`` as are needed."""
         full, rest = divmod(num_rows, max_rows)
         return full * self.call_ms(max_rows, max_frames, num_keys) + self.call_ms(rest, max_frames, num_keys)
 
     def guard_ms(self, least_ms: float) -> float:
-        """Return how long before a listener runs dry its next piece is due: as long as a call may take that has begun,
-        and at least ``least_ms``.
+        """Return how long before a listener runs dry its next piece is due: as long as a call under way may take, and at
+        least ``least_ms``.
         """
         call_ms = self.call_ms(1, FRAMES_PER_TOKEN * _FIRST_TOKENS, _TYPICAL_KEYS)
         return max(least_ms, min(MAX_GUARD_MS, _LONGEST_CALL * call_ms))
 
     def first_hop(self, least: int) -> int:
-        """The tokens of a first piece, ``least`` or a chunk, so that the second piece comes before the first is played."""
+        """Return the tokens of a first piece, ``least`` or a chunk, so that the second piece arrives before the first has
+        been played.
+        """
         call_ms = self.call_ms(_SECOND_ROWS, FRAMES_PER_TOKEN * _FIRST_TOKENS, _TYPICAL_KEYS)
         second_ms = CHUNK_TOKENS * self.lm_step.ms(_SECOND_ROWS) + call_ms
         is_short = second_ms > _SECOND_SHARE * (1000.0 / _TOKENS_PER_S * least - HELD_BACK_MS)
         return max(least, CHUNK_TOKENS) if is_short else least
 
     def observe_call(self, num_frames: int, num_keys: int, flow_ms: float, vocoder_ms: float) -> None:
-        """A call of so many frames, rows times the longest, took so long in its two stages."""
+        """Note how long a call of this many frames (rows times the longest) took in its two stages."""
         self.flow.observe(weighted_frames(num_frames, num_keys), flow_ms)
         self.vocoder.observe(num_frames, vocoder_ms)
 
 
 def weighted_frames(num_frames: int, num_keys: int) -> float:
-    """Frames, counted by what they cost the flow with the keys that they attend to."""
+    """Return the frames, weighted by what the flow spends on the keys that they attend to."""
     return num_frames * (1.0 + num_keys / _KEYS_LIKE_ONE_FRAME)
 
 
 class RefusalCode(StrEnum):
-    """Why a stream is refused; labels of a metric."""
+    """The reason why a stream is refused; a label of a metric."""
 
     SLOTS = "slots"
     MEMORY = "memory"
@@ -153,7 +155,7 @@ class RefusalCode(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """Why a new request does not fit."""
+    """The reason why a new request does not fit."""
 
     code: RefusalCode
     reason: str
@@ -161,7 +163,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSnapshot:
-    """The engine at an instant, as a new request finds it."""
+    """The state of the engine when a new request arrives."""
 
     num_streams: int
     num_first_pending: int  # those of them whose listeners have heard nothing yet
@@ -175,13 +177,13 @@ class EngineSnapshot:
 
     @property
     def retry_after_s(self) -> int:
-        """Return when to ask again, seconds, rounded up; 1 when nothing is known."""
+        """Return when to ask again, seconds, rounded up; 1 if nothing is known."""
         seconds = 1.0 if math.isinf(self.next_end_in_ms) else self.next_end_in_ms / 1000.0
         return math.ceil(min(max(1.0, seconds), _MAX_RETRY_AFTER_S))
 
 
 class Capacity:
-    """Whether new requests fit; remembers only whether first audio or utilisation made it refuse last."""
+    """Decides whether new requests fit; remembers only whether first audio or utilisation caused the last refusal."""
 
     def __init__(self, config: EngineConfig, costs: StageCosts) -> None:
         self._config = config
@@ -190,19 +192,19 @@ class Capacity:
         self._is_closed = False
 
     def admit(self, snapshot: EngineSnapshot) -> Refusal | None:
-        """Return whether one new request is taken, asked before its stream is opened; None if it is."""
+        """Return why one new request is refused, before its stream is opened; None if it is accepted."""
         refusal = self.refusal(snapshot)
         if refusal is None or refusal.code in (RefusalCode.FIRST_AUDIO, RefusalCode.UTILISATION):
             self._is_closed = refusal is not None
         return refusal
 
     def free_capacity(self, snapshot: EngineSnapshot) -> int:
-        """Return how many new requests at this instant would be taken; each makes it harder for the next."""
+        """Return how many new requests would be accepted at this instant; each one leaves less room for the next."""
         counts = range(1, MAX_FREE_CAPACITY + 1)
         return bisect.bisect(counts, 0, key=lambda num_new: self.refusal(snapshot, num_new) is not None)
 
     def refusal(self, snapshot: EngineSnapshot, num_new: int = 1) -> Refusal | None:
-        """Why the last of so many new requests would be refused; None if it would be taken."""
+        """Return why the last of this many new requests would be refused; None if it would be accepted."""
         config = self._config
         num_others = snapshot.num_streams + num_new - 1
         if num_others >= config.max_streams:
@@ -230,18 +232,22 @@ class Capacity:
         return None
 
     def first_audio_ms(self, snapshot: EngineSnapshot, num_new: int = 1) -> float:
-        """Predicted time to first audio of the last of so many new requests, with the calls of started streams."""
+        """Return the predicted time to first audio of the last of this many new requests, including the calls of started
+        streams.
+        """
         steps_ms = self._first_tokens * self._costs.lm_step.ms(snapshot.num_lm_rows + num_new)
         own_ms = _FIRST_AUDIO_MARGIN * (self._work_ahead_ms(snapshot, num_new) + steps_ms)
         num_started = max(0, snapshot.num_streams - snapshot.num_first_pending)
         return own_ms / (1.0 - min(_MAX_SHARE, self._flow_share(num_started)))
 
     def utilisation(self, num_streams: int) -> float:
-        """Share of the device's time that so many streams need; above 1 they cannot keep pace with their listeners."""
+        """Return the share of the device's time that this many streams need; above 1 they cannot keep pace with their
+        listeners.
+        """
         return _TOKENS_PER_S * self._costs.lm_step.ms(num_streams) / 1000.0 + self._flow_share(num_streams)
 
     def _flow_share(self, num_streams: int) -> float:
-        """Share of flow and vocoder, in batches of a quarter of the streams."""
+        """Return the share of flow and vocoder, in batches of a quarter of the streams."""
         if num_streams == 0:
             return 0.0
         rows = min(self._config.max_flow_rows, -(-num_streams // _STREAMS_PER_ROW))
@@ -250,7 +256,9 @@ class Capacity:
         return calls_per_s * self._costs.call_ms(rows, frames, _TYPICAL_KEYS) / 1000.0
 
     def _work_ahead_ms(self, snapshot: EngineSnapshot, num_new: int) -> float:
-        """Prefills and first calls of all who have heard nothing: what can come before a started stream at worst."""
+        """Return the time of the prefills and first calls of all streams without audio so far: in the worst case they run
+        before a started stream.
+        """
         prefill_ms = self._costs.prefill.ms(snapshot.pending_positions + num_new * TYPICAL_POSITIONS)
         num_firsts, frames = snapshot.num_first_pending + num_new, FRAMES_PER_TOKEN * self._first_tokens
         max_rows = self._config.max_flow_rows

@@ -1,4 +1,4 @@
-"""How the engine decides. The values of a deployment are checked with its settings."""
+"""The parameters of the engine's decisions. The values of a deployment are checked with its settings."""
 
 import sys
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class EngineConfig:
     max_streams: int = 256
     max_utilisation: float = 0.9  # share of the device's time that all streams together may need
     first_hop_tokens: int = FIRST_HOP_TOKENS
-    """The least number of tokens of the first flow call; it is filled up to the chunk grid
+    """The least number of tokens of the first flow call; it is rounded up to the chunk grid
     (:func:`schedule.hop_to_grid`).
     """
     interleaved: bool = False  # the text chunks of a stream extend one sequence, if its speed is not changed
@@ -27,10 +27,10 @@ class EngineConfig:
     max_prefill_positions: int = 16384  # of one round; a single longer prefill is done all the same
     max_steps_per_round: int = 8
     run_ahead_tokens: int = 2 * CHUNK_TOKENS
-    """How far a sequence may sample beyond what its next flow call needs, while there are rows for it."""
+    """How many tokens beyond its next flow call a sequence may sample while there are free rows."""
     wait_slack_ms: float = 300.0  # a flow call with more slack waits for more rows to share it
     easy_slack_ms: float = 600.0
-    """The slack above which flow calls go in the order of their sequences, the oldest first: a sequence that ends frees
+    """Flow calls with more slack than this run in the order of their sequences, the oldest first: a sequence that ends frees
     its pages.
     """
     max_flow_rows: int = 32

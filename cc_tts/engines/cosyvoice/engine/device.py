@@ -1,4 +1,4 @@
-"""The interfaces that the engine has to the networks and to what turns text into tokens. It does not import torch."""
+"""The engine's interfaces to the networks and to the text front, which turns text into tokens. It does not import torch."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Row
@@ -10,15 +10,17 @@ from cc_tts.errors import EngineOverloaded
 
 
 class PagesExhausted(EngineOverloaded):
-    """There are not as many free pages as were asked for; nothing has been taken."""
+    """There are too few free pages; none was allocated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The ids that a slot of the language model has sampled since it was asked last."""
+    """The ids that a slot of the language model has sampled since the last call."""
 
     ids: tuple[int, ...]
-    """Speech tokens. With ``rules.reports_special`` the special id that stopped the slot is the last one: FILL, say."""
+    """Speech tokens. With ``rules.reports_special`` the last one is the special id that stopped the slot, for
+    example FILL.
+    """
     stopped: bool  # it samples no more until it is extended, if ever
     failed: bool = False  # stopped as its numbers were not finite or its slot of the cache was full; release it
 
@@ -33,7 +35,7 @@ class SlotPrefill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakJob:
-    """New tokens of a slot that are to become audio."""
+    """New tokens of a slot that will become audio."""
 
     slot: int
     tokens: Row[int]
@@ -53,7 +55,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class SpokenBatch:
-    """The audio of a batch of jobs, in their order, and what its stages took, ms."""
+    """The audio of a batch of jobs, in their order, and how long each stage took, ms."""
 
     pieces: Row[Spoken]
     flow_ms: float
@@ -64,10 +66,10 @@ class Speaking(Protocol):
     """A call of flow and vocoder that is under way."""
 
     def wait(self, limit_ms: float) -> bool:
-        """Wait until it is done, but at most so long; returns whether it is."""
+        """Wait until it is done, for at most this long; return whether it is."""
 
     def batch(self) -> SpokenBatch:
-        """Return what came of it, once it is done."""
+        """Return its result, once it is done."""
 
 
 class Device(Protocol):
@@ -78,40 +80,40 @@ class Device(Protocol):
     silent_tokens: frozenset[int]  # speech tokens that sound of nothing
 
     def start(self, prefills: Row[SlotPrefill]) -> None:
-        """Prefill slots of the language model; one that is not extended is opened, for the flow as well. Raises
-        ``CcTtsError`` when one of them does not fit, before anything changed; here and below ``DeviceLost``.
+        """Prefill slots of the language model; a slot that is not extended is opened, also for the flow. Raises
+        ``CcTtsError`` before any change if one of them does not fit; like all methods below, ``DeviceLost``.
         """
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
-        """Run ``num_steps`` for these slots, up to so many ids each; return what each slot has sampled since the last
+        """Run ``num_steps`` for these slots, up to this many ids each; return what each slot has sampled since the last
         call.
         """
 
     def speak(self, jobs: Row[SpeakJob]) -> Speaking:
-        """Begin flow and vocoder, one call at a time. Raises ``PagesExhausted`` before anything changed. All else may be
-        done before it ends; a slot that is released meanwhile is to be wiped.
+        """Begin flow and vocoder, one call at a time. Raises ``PagesExhausted`` before any change. Everything else may be
+        called before it ends; a slot that is released meanwhile must be wiped.
         """
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Free all that a slot holds."""
 
     def forget(self, voice_id: str) -> None:
-        """Free what is kept of a voice that no slot speaks with."""
+        """Free the prompt of a voice that no slot uses."""
 
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
-        """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
+        """Return the pages that a sequence needs, including those of its voice if that is not loaded yet."""
 
     @property
     def num_rows(self) -> int:
-        """Rows that a decode step computes: up to the highest slot in use, filled up to a size that has a graph."""
+        """Return the rows that a decode step computes: up to the highest slot in use, rounded up to a size with a graph."""
 
     @property
     def num_not_finite(self) -> int:
-        """Pieces of work whose numbers were not finite, since the start."""
+        """The number of results that were not finite, since the start."""
 
     @property
     def num_free_pages(self) -> int:
-        """Pages that can be taken."""
+        """The number of pages that can be allocated."""
 
     @property
     def num_pages(self) -> int:
@@ -124,27 +126,33 @@ class TextFront(Protocol):
     """
 
     def instruction(self, text: str) -> tuple[int, ...]:
-        """The tokens of an instruction; none if the text is blank. Raises ``Unprocessable``."""
+        """Return the tokens of an instruction; none if the text is blank. Raises ``Unprocessable``."""
 
     def prepare(
         self, voice_id: str, text: str, *, more_follows: bool = False, instruction: Row[int] = ()
     ) -> Prefill | None:
-        """A text chunk as a sequence of its own; None if it says nothing. Raises ``Unprocessable``."""
+        """Return the prefill of a text chunk as a sequence of its own; None if it has nothing to say. Raises
+        ``Unprocessable``.
+        """
 
     def spelled(self, text: str) -> str:
-        """A text chunk with its sounds and pronunciations as the model takes them, or with the words where it takes none."""
+        """Return a text chunk with its sounds and pronunciations in the model's notation, or as words where the model has
+        none.
+        """
 
     def has_words(self, spelled: str) -> bool:
-        """Return whether such a text chunk says something."""
+        """Return whether this text chunk has something to say."""
 
     def cut(self, text: str, instruction: Row[int] = ()) -> tuple[str, str]:
-        """Return as much of a text chunk as a sequence may have, and the rest. Raises ``Unprocessable``."""
+        """Return as much of a text chunk as fits in a sequence, and the rest. Raises ``Unprocessable``."""
 
     def begin_interleaved(self, voice_id: str, instruction: Row[int] = ()) -> Bistream:
-        """A sequence whose text comes in pieces."""
+        """Begin a sequence whose text arrives in pieces."""
 
     def text_ids(self, voice_id: str, text: str, instruction: Row[int] = ()) -> tuple[int, ...]:
-        """The tokens of a piece of it. Raises ``Unprocessable``, too, when they are more than :meth:`max_interleaved`."""
+        """Return the tokens of such a piece. Raises ``Unprocessable``, also if they are more than
+        :meth:`max_interleaved`.
+        """
 
     def max_interleaved(self, voice_id: str, instruction: Row[int] = ()) -> int:
         """Return how many text tokens such a sequence may have."""

@@ -28,7 +28,7 @@ _MAX_RESERVED_SHARE: Final = 4  # a quarter of few pages; unmeasured
 
 @dataclass(slots=True)
 class _Call:
-    """A call of flow and vocoder that is under way."""
+    """A call of flow and vocoder under way."""
 
     speaking: Speaking
     rows: Row[tuple[Sequence, int, SpeakJob]]  # with the text chunk
@@ -40,7 +40,7 @@ class _Call:
 
 
 class Executor:
-    """Runs the device and learns its costs; ``choose_hop`` sets the next hop of a sequence whose audio goes on."""
+    """Runs the device and learns its costs; ``choose_hop`` sets the next hop of a sequence whose audio continues."""
 
     def __init__(
         self,
@@ -63,9 +63,7 @@ class Executor:
         self._call: _Call | None = None
         longest = -(-device.max_tokens // CHUNK_TOKENS)
         self.num_reserved_pages = min(longest, device.num_pages // _MAX_RESERVED_SHARE)
-        """The number of pages that are left free for a sequence under way: no longer speech than they hold ever lacks
-        pages.
-        """
+        """The number of pages that are kept free for one running sequence: speech that fits in them never lacks pages."""
 
     def may_sample(self, sequence: Sequence) -> bool:
         """Return whether it has tokens to sample and is not too far ahead of its listener."""
@@ -73,7 +71,7 @@ class Executor:
         return sequence.is_sampling and is_short and not sequence.is_well_ahead
 
     def lm_candidates(self) -> list[LmCandidate]:
-        """Sequences that a round could be for."""
+        """Return the sequences that may take part in a round."""
         return [
             LmCandidate(
                 key=sequence.key,
@@ -111,7 +109,7 @@ class Executor:
                 self._take(sequence, sampled[sequence.slot])
 
     def _prefill(self, sequences: Row[Sequence]) -> int:
-        """Prefill; returns how many positions that were. Where one does not fit, each is prefilled by itself."""
+        """Prefill; return the number of positions. If one does not fit, each one is prefilled alone."""
         table = self._table
         pairs = [(each, each.prefill) for each in sequences if each.prefill is not None and each.key in table.sequences]
         num_positions = 0
@@ -144,7 +142,7 @@ class Executor:
             self._table.fail(sequence.stream, error, wipe=sampled.failed)
 
     def flow_candidates(self) -> list[FlowCandidate]:
-        """Sequences that a call could be for.
+        """Return the sequences that may take part in a call.
 
         A call that would take reserved pages waits. As long as one does, no other sequence begins, and the oldest under way
         may take them and is spoken to its end, which frees its pages: so every sequence gets its turn.
@@ -173,7 +171,7 @@ class Executor:
         return sequence.num_new_pages + num_reserved <= num_free
 
     def speak(self, keys: Iterable[int]) -> None:
-        """One call for these candidates, the most urgent first."""
+        """Begin one call for these candidates, the most urgent first."""
         sequences = self._within_memory([self._table.sequences[key] for key in keys])
         if not sequences:
             return
@@ -189,11 +187,13 @@ class Executor:
 
     @property
     def call_end_ms(self) -> float:
-        """Return when the call should end that has begun and was not collected; 0 without one."""
+        """Return when the call under way should end; 0 without one."""
         return 0.0 if self._call is None else self._call.begin_ms + self._call.cost_ms
 
     def collect(self, *, limit_ms: float) -> None:
-        """Give out what the call made, if it is done or will be in so long, but for those who have gone meanwhile."""
+        """Hand out the result of the call, if it is done or will be within this time; streams that were closed meanwhile get
+        nothing.
+        """
         call, self._call = self._call, None
         if call is None:
             return
@@ -212,7 +212,7 @@ class Executor:
                     self._emit(sequence, index, piece, is_last=job.is_last)
 
     def _within_memory(self, sequences: Row[Sequence]) -> Row[Sequence]:
-        """Return as many of them, in their order, as there are pages for; the first alone, if for none."""
+        """Return as many of them, in their order, as there are pages for; the first alone if there are pages for none."""
         num_free = self._device.num_free_pages
         fitting = []
         for sequence in sequences:
@@ -240,7 +240,7 @@ class Executor:
 
 
 def _turn(heads: Row[Sequence], num_free: int) -> Sequence:
-    """The oldest sequence under way for which there are pages, or else the oldest of all: it fails if there are none."""
+    """Return the oldest running sequence for which there are pages, or else the oldest of all, which then fails."""
     moving = [head for head in heads if head.is_moving]
     under_way = [head for head in moving if head.num_given]
     fitting = [head for head in under_way if head.num_new_pages <= num_free]

@@ -12,20 +12,20 @@ CHUNK_TOKENS: Final = 25
 LOOKAHEAD_TOKENS: Final = 3
 FRAMES_PER_TOKEN: Final = 2
 FIRST_HOP_TOKENS: Final = 12
-"""The tokens of the first hop: with the 8 mel frames that the vocoder holds back, 320 ms of audio; the rest of a chunk
-is the end of the prompt.
+"""The tokens of the first hop: with the 8 mel frames that the vocoder holds back, they give 320 ms of audio; the end of the
+prompt fills the rest of the chunk.
 """
 HOPS: Final = (CHUNK_TOKENS, 2 * CHUNK_TOKENS, 4 * CHUNK_TOKENS)
-"""The tokens of later calls: a long hop is cheap to run, and only the first one is waited for."""
+"""The tokens of later calls: a long hop costs less, and only the first one is waited for."""
 ALL_AT_ONCE: Final = sys.maxsize
-"""A hop that no sequence has the tokens for: one call when all tokens are there."""
+"""More tokens than any sequence has: one call, once all tokens are there."""
 
 
 def hop_to_grid(behind: int, hop: int) -> int:
-    """The fewest tokens, ``hop`` of them or more, that bring a sequence from ``behind`` tokens to a line of the grid."""
+    """Return the smallest number of tokens, at least ``hop``, that brings a sequence from ``behind`` tokens to the grid."""
     return hop + -(behind + hop) % CHUNK_TOKENS
 
 
 def exact_hop(num_prompt: int, least: int = FIRST_HOP_TOKENS) -> int:
-    """The hop to begin with, ``least`` tokens or a few more, so that the first call ends on the grid."""
+    """Return the first hop, ``least`` tokens or a few more, so that the first call ends on the grid."""
     return min(hop_to_grid(num_prompt, least), max(least, CHUNK_TOKENS))

@@ -1,4 +1,4 @@
-"""Which sequences take part in the next round of the language model and in the next flow call, by their deadlines.
+"""Decides by deadlines which sequences take part in the next round of the language model and in the next flow call.
 
 ::
 
@@ -33,7 +33,7 @@ _LONGEST_CALL_FRAMES: Final = FRAMES_PER_TOKEN * (max(HOPS) + min(HOPS))  # the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LmCandidate:
-    """A sequence that has speech tokens left to sample. Counts are of its sampled tokens, but for ``num_prefill``."""
+    """A sequence with speech tokens left to sample. Counts are of its sampled tokens, except ``num_prefill``."""
 
     key: int
     deadline_ms: float
@@ -44,7 +44,7 @@ class LmCandidate:
 
     @property
     def num_missing(self) -> int:
-        """Tokens that the next flow call still waits for."""
+        """The tokens that the next flow call still waits for."""
         return max(0, self.num_needed - self.num_sampled)
 
 
@@ -54,7 +54,7 @@ class LmPlan:
 
     prefill: tuple[int, ...] = ()
     decode: Mapping[int, int] = field(default_factory=dict)
-    """The decode steps by key: sample until there are so many tokens, which is at most ``num_steps`` more than now."""
+    """The decode steps by key: sample up to this many tokens in all, at most ``num_steps`` more than now."""
     num_steps: int = 0
 
 
@@ -71,7 +71,7 @@ class FlowCandidate:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A flow call in the making."""
+    """A flow call that is being put together."""
 
     keys: tuple[int, ...]
     num_frames: int  # of the longest row
@@ -80,7 +80,7 @@ class _Batch:
 
 
 class Scheduler:
-    """Plans within the limits of ``config`` with the costs as they are known at that moment."""
+    """Plans within the limits of ``config``, with the costs known at that moment."""
 
     def __init__(self, config: EngineConfig, costs: StageCosts) -> None:
         self._config = config
@@ -95,8 +95,8 @@ class Scheduler:
         *,
         call_end_ms: float = 0.0,
     ) -> LmPlan:
-        """The next round; ``flow_waiting`` can run as soon as it is over, and at once if there is a first piece among them.
-        Beside a call, which is to end at ``call_end_ms``, nothing is sampled unless somebody cannot wait for its end.
+        """Return the next round; ``flow_waiting`` can run when it is over, or at once if it includes a first piece. While a
+        call is running, until ``call_end_ms``, tokens are sampled only for streams that cannot wait for its end.
 
         Sequences short of tokens for their next flow call come first. However urgent the flow calls are that wait, one new
         sequence is prefilled if its turn comes, and one step is done. Only the need of a first piece ends a round: short
@@ -138,7 +138,9 @@ class Scheduler:
         return candidate.num_missing > 0 and (candidate.is_first or is_short)
 
     def _left_ms(self, now_ms: float, waiting: FlowCandidate) -> float:
-        """Return how long a round may be: as long as the call that waits, if that is late, or others would lack tokens."""
+        """Return how long a round may take: as long as the waiting call if that is late, or if other streams would lack
+        tokens.
+        """
         call_ms = self._call_ms(waiting)
         left_ms = waiting.deadline_ms - now_ms - call_ms
         return left_ms if left_ms >= 0.0 else call_ms
@@ -153,7 +155,7 @@ class Scheduler:
     def plan_flow(
         self, now_ms: float, candidates: Row[FlowCandidate], sampling: Row[LmCandidate] = (), *, may_wait: bool = True
     ) -> tuple[int, ...]:
-        """The keys of the next batched call, the most urgent first.
+        """Return the keys of the next batched call, the most urgent first.
 
         The most urgent candidate is taken; if all have time, the oldest. Others join in the order of their urgency, while no
         deadline that could be met is missed for it, of its rows or of a piece whose tokens are still being sampled; while
@@ -186,7 +188,9 @@ class Scheduler:
     def _goes_before(
         self, lacking: LmCandidate, ready: FlowCandidate, now_ms: float, call_ms: float, num_rows: int
     ) -> bool:
-        """Whether a piece whose tokens are still sampled would be late behind a call that has time to wait for it."""
+        """Return whether a piece whose tokens are still being sampled would be late after this call, which
+        has time to wait.
+        """
         piece_ms = self._piece_ms(lacking, num_rows)
         is_late_behind = lacking.deadline_ms < now_ms + _CALL_MARGIN * call_ms + piece_ms
         return is_late_behind and ready.deadline_ms > now_ms + piece_ms + call_ms
@@ -194,7 +198,9 @@ class Scheduler:
     def _grown(
         self, now_ms: float, batch: _Batch, order: Row[FlowCandidate], latest_ms: float, *, is_late: bool
     ) -> _Batch:
-        """``batch``, which holds the first of ``order``, with those that may join it. It must end by ``latest_ms``."""
+        """Return ``batch``, which holds the first of ``order``, extended by those that may join it. It must end by
+        ``latest_ms``.
+        """
         late_cost_ms = batch.cost_ms if is_late else math.inf
         for candidate in order[1 : 4 * self._config.max_flow_rows]:
             joined = self._join(batch, candidate)
@@ -210,7 +216,7 @@ class Scheduler:
         return batch
 
     def _join(self, batch: _Batch, candidate: FlowCandidate) -> _Batch | None:
-        """The batch with one row more, or None when it is too large or not worth its padding."""
+        """Return the batch with one more row; None if it would be too large or not worth its padding."""
         keys = (*batch.keys, candidate.key)
         frames = max(batch.num_frames, candidate.num_frames)
         if len(keys) > self._config.max_flow_rows or len(keys) * frames > self._config.max_flow_frames:
@@ -222,7 +228,7 @@ class Scheduler:
         return _Batch(keys, frames, num_keys, cost_ms)
 
     def spare_ms(self, now_ms: float, sampling: Row[LmCandidate], ready: Row[FlowCandidate]) -> float:
-        """The least time by which a started stream's next piece will be in time, all that is due before it done first.
+        """Return the least slack of the started streams' next pieces, with all work done first that is due before them.
 
         Tokens are sampled together, calls come in batches of a quarter of the rows, and both go on beside each other where
         they can. Negative when a listener will run dry; infinite when nobody listens. For admission.
@@ -248,7 +254,7 @@ class Scheduler:
     def choose_hop(
         self, slack_ms: float, *, behind: int, num_ready: int, num_streams: int, hops: Row[int] = HOPS
     ) -> int:
-        """Return how many tokens the next flow call of a sequence should give out.
+        """Return how many tokens the next flow call of a sequence should cover.
 
         The longest of the rising ``hops`` whose time the slack until its next piece exceeds 1.65 times, else the shortest;
         filled up to the grid. ``behind`` counts tokens that were given out, the prompt included, ``num_ready`` tokens that
@@ -274,7 +280,7 @@ class Scheduler:
         return self._costs.call_ms(1, candidate.num_frames, candidate.num_keys)
 
     def _piece_ms(self, candidate: LmCandidate, num_rows: int) -> float:
-        """Device time from now to the next piece of a sequence that lacks tokens for it."""
+        """Return the device time from now to the next piece of a sequence that lacks tokens for it."""
         frames = min(FRAMES_PER_TOKEN * candidate.num_needed, _LONGEST_CALL_FRAMES)
         steps_ms = candidate.num_missing * self._step_ms(num_rows)
         return self._costs.prefill.ms(candidate.num_prefill) + steps_ms + self._costs.call_ms(1, frames, frames)
@@ -283,8 +289,8 @@ class Scheduler:
 def _urgency(
     candidate: LmCandidate | FlowCandidate, now_ms: float, *, easy_slack_ms: float = math.inf
 ) -> tuple[int, float, int]:
-    """Return what to sort by: started streams that are late, then all by deadline, then those with more slack than
-    ``easy_slack_ms``, the oldest first; keys make the order complete.
+    """Return the sort key: first started streams that are late, then all by deadline, then those with more slack than
+    ``easy_slack_ms``, the oldest first; keys break ties.
 
     A first piece that is very late counts as one of a started stream, so that it gets its turn even when all are late.
     """

@@ -1,4 +1,4 @@
-"""A text chunk inside the engine, and the stream it belongs to.
+"""A text chunk in the engine, and the stream that it belongs to.
 
 ::
 
@@ -23,9 +23,7 @@ from cc_tts.media.listener_clock import ListenerClock
 
 MS_PER_TOKEN: Final = 40.0
 MAX_SILENT_IN_A_ROW: Final = 5
-"""The rest of a longer run is left out: 200 ms of silence are a pause, seconds of it are a fault of the model
-(unmeasured).
-"""
+"""A longer run of silence is cut: 200 ms are a pause, seconds of it are a fault of the model (unmeasured)."""
 MAX_AHEAD_MS: Final = (
     4000.0  # a stream whose audio is so far ahead of what its reader has taken gets no turn; unmeasured
 )
@@ -41,7 +39,9 @@ class Sequence:
     seed: int
     num_prompt: int  # tokens of the flow's prompt
     hop: int
-    """Tokens of the next flow call, but for what they lack to the grid; ``ALL_AT_ONCE`` where the speed is changed (§6)."""
+    """The tokens of the next flow call, before they are rounded up to the grid; ``ALL_AT_ONCE`` if the speed is changed
+    (§6).
+    """
     silent_tokens: frozenset[int] = frozenset()
     prefill: Prefill | None = None  # to be done next
     is_sampled: bool = False  # the language model is done
@@ -51,18 +51,22 @@ class Sequence:
     num_given: int = 0  # whose frames were given out, or are being made
     speaking_ms: float = 0.0  # audio of the call of flow and vocoder that is under way
     may_use_reserve: bool = False
-    """Its flow may take the reserved pages; it is then spoken to its end, however far ahead of its listener."""
+    """Whether its flow may use the reserved pages; it is then spoken to its end, however far ahead of its listener."""
     marks: list[tuple[int, int]]
-    """Text tokens before each text chunk, and its index. The counts are 0 unless the text is interleaved."""
+    """The text tokens before each text chunk, and its index. The counts are 0 unless the text is interleaved."""
     bistream: Bistream | None = None
-    """State of an interleaved text, as the two below: its text tokens so far, and what the next text chunk joins."""
+    """The state of an interleaved text, with the next two: its text tokens so far, and what the next text chunk is joined
+    to.
+    """
     num_text: int = 0
     last_text: str = ""
     guard: RunawayGuard | None = None
 
     @property
     def num_unspoken(self) -> int:
-        """Sampled ids that are no tokens: they ask for more text, are silence beyond the fifth in a row, or ran away."""
+        """The sampled ids that become no audio: requests for more text, silence beyond the fifth in a row, and runaway
+        speech.
+        """
         return self.num_ids - len(self.tokens)
 
     @property
@@ -77,22 +81,22 @@ class Sequence:
 
     @property
     def is_sampling(self) -> bool:
-        """Return whether a round of the language model brings it on."""
+        """Return whether a round of the language model would advance it."""
         return not self.is_sampled and (self.bistream is None or self.bistream.state is not BistreamState.WAITING)
 
     @property
     def waits_for_first(self) -> bool:
-        """Return whether its listener waits for a first piece that has not begun."""
+        """Return whether its listener waits for a first piece that was not begun."""
         return self.stream.clock.is_first and self is self.stream.head and not self.is_speaking
 
     @property
     def is_moving(self) -> bool:
-        """Return whether the device brings it on, with nothing from outside."""
+        """Return whether the device can advance it without any input."""
         return self.is_ready or self.is_sampling or self.is_speaking
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the model had nothing to say."""
+        """Return whether the model produced no speech."""
         return self.is_sampled and not self.tokens
 
     @property
@@ -102,7 +106,7 @@ class Sequence:
 
     @property
     def is_well_ahead(self) -> bool:
-        """Return whether its listener can do without more of it for now. The first may sample all that its next call
+        """Return whether its listener needs no more of it for now. The first sequence may sample all that its next call
         needs.
         """
         stream = self.stream
@@ -111,40 +115,40 @@ class Sequence:
 
     @property
     def deadline_ms(self) -> float:
-        """Return when its next audio is due: after what comes before it."""
+        """Return when its next audio is due: after the audio before it."""
         before = itertools.takewhile(lambda each: each is not self, self.stream.sequences)
         return self.stream.clock.deadline_ms + sum(each.unsent_ms for each in before) + self.speaking_ms
 
     @property
     def needed_tokens(self) -> int:
-        """Tokens that must be there for the next flow call, unless they end before; a hop below a chunk is exact."""
+        """The tokens that the next flow call needs, unless the speech ends before; a hop shorter than a chunk is exact."""
         hop = self.hop if self.hop < CHUNK_TOKENS else hop_to_grid(self.num_prompt + self.num_given, self.hop)
         return self.num_given + hop + LOOKAHEAD_TOKENS
 
     @property
     def is_last_call(self) -> bool:
-        """Return whether a flow call now would take the rest."""
+        """Return whether a flow call now would cover the rest."""
         return len(self.tokens) < self.needed_tokens
 
     @property
     def num_needed(self) -> int:
-        """Tokens that the next flow call waits for, as far as can be told."""
+        """The tokens that the next flow call waits for, as far as known."""
         return min(self.needed_tokens, len(self.tokens) + CHUNK_TOKENS)
 
     @property
     def num_keys(self) -> int:
-        """Frames that a flow call now would attend to."""
+        """The frames that a flow call would attend to now."""
         return FRAMES_PER_TOKEN * (self.num_prompt + min(len(self.tokens), self.needed_tokens))
 
     @property
     def num_frames(self) -> int:
-        """Frames that it would solve: those since the last line of the chunk grid."""
+        """The frames that it would solve: those since the last grid line."""
         num_chunks = (self.num_prompt + self.num_given) // CHUNK_TOKENS
         return self.num_keys - FRAMES_PER_TOKEN * CHUNK_TOKENS * num_chunks
 
     @property
     def num_new_pages(self) -> int:
-        """Pages that it would take, or one or two more."""
+        """An upper bound of the pages that it would allocate, at most two above them."""
         return -(-self.num_frames // (FRAMES_PER_TOKEN * CHUNK_TOKENS)) + 1
 
     @property
@@ -155,11 +159,11 @@ class Sequence:
 
     @property
     def unsent_ms(self) -> float:
-        """Audio of the tokens that were sampled and not given out."""
+        """The audio of the tokens that were sampled but not handed out."""
         return (len(self.tokens) - self.num_given) * MS_PER_TOKEN / self.stream.speed + self.speaking_ms
 
     def next_job(self) -> SpeakJob:
-        """The next call of flow and vocoder, which takes its tokens."""
+        """Return the next job for flow and vocoder, and take its tokens."""
         given, begin = self.num_given, self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
         tokens, is_first, is_last = self.tokens[begin : self.needed_tokens], not self.num_given, self.is_last_call
         self.num_given = len(self.tokens) if is_last else self.needed_tokens - LOOKAHEAD_TOKENS
@@ -168,8 +172,8 @@ class Sequence:
         return SpeakJob(slot=self.slot, tokens=tokens, is_first=is_first, is_last=is_last, seed=self.seed, speed=speed)
 
     def take_sampled(self, ids: Row[int], *, stopped: bool) -> Alarm | None:
-        """Take what the language model has sampled; if it has run away, returns an alarm and leaves out what came after it.
-        Raises ``EngineFailed`` for an id that has no meaning here.
+        """Take what the language model has sampled; if it runs away, return an alarm and drop what came after it. Raises
+        ``EngineFailed`` for an id without a meaning here.
         """
         if self.is_sampled:
             return None
@@ -187,7 +191,7 @@ class Sequence:
         return alarm
 
     def _is_at_limit(self, guard: RunawayGuard) -> bool:
-        """Whether it was stopped by the model's limit, and not by an id that ends speech."""
+        """Return whether the model's limit stopped it, and not an id that ends speech."""
         return self.num_ids >= guard.max_ids if self.bistream is None else self.bistream.is_at_limit
 
     def _take(self, sampled: int) -> Alarm | None:
@@ -202,7 +206,9 @@ class Sequence:
         return guard.look(self.tokens, self.num_ids - 1) if guard is not None else None
 
     def turn_back(self, alarm: Alarm) -> bool:
-        """Forget what has run away, but for what the flow has; returns whether the rest is sampled once more."""
+        """Forget the runaway speech, except what the flow has already taken; return whether the rest will be
+        sampled again.
+        """
         assert self.guard is not None
         num_flowed = self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
         del self.tokens[max(alarm.num_good or 0, num_flowed) :]
@@ -213,11 +219,11 @@ class Sequence:
 
     @property
     def unsaid(self) -> Row[tuple[int, float]]:
-        """The text chunks that it did not say to their end, as it had run away, and how much of each it said, 0 to 1."""
+        """Return the text chunks that it did not finish, as it ran away, and how much of each it said, 0 to 1."""
         return () if self.guard is None else self.guard.unsaid(self.marks, self.num_text)
 
     def add_text(self, ids: Row[int], *, text_chunk_index: int) -> None:
-        """More of an interleaved text, in tokens."""
+        """Add more of an interleaved text, in tokens."""
         assert self.bistream is not None
         self.marks.append((self.num_text, text_chunk_index))
         self.num_text += len(ids)
@@ -227,7 +233,7 @@ class Sequence:
         self._extend()
 
     def end_text(self) -> None:
-        """An interleaved text has ended."""
+        """Note that an interleaved text has ended."""
         assert self.bistream is not None
         self.bistream.end_text()
         self._extend()
@@ -261,28 +267,28 @@ class Stream:
 
     @property
     def sampling(self) -> Sequence | None:
-        """The sequence that the language model is not done with; there is one at most."""
+        """The sequence that the language model still works on; there is at most one."""
         return self.sequences[-1] if self.sequences and not self.sequences[-1].is_sampled else None
 
     @property
     def ahead_ms(self) -> float:
-        """Audio that was handed out and not taken, with the tokens that will be audio as soon as it is wanted."""
+        """The audio that was handed out but not taken, including tokens that become audio as soon as it is wanted."""
         return self.clock.sent_ms - self.taken_ms + sum(sequence.unsent_ms for sequence in self.sequences)
 
     @property
     def owes_nothing(self) -> bool:
-        """Return whether only more text, or the end of it, brings the next audio."""
+        """Return whether the next audio depends only on more text, or on its end."""
         head = self.head
         return not self.texts and (head is None or not (head.is_sampled or head.is_moving))
 
     @property
     def left_ms(self) -> float:
-        """Return how long until its last audio is handed out; infinite while its length is not known."""
+        """Return how long until its last audio is handed out; infinite while its length is unknown."""
         if not self.has_ended or self.texts or not all(sequence.is_sampled for sequence in self.sequences):
             return math.inf
         return max(0.0, self.ahead_ms - MAX_AHEAD_MS)
 
     @property
     def is_over(self) -> bool:
-        """Return whether all that will ever be said has been said."""
+        """Return whether everything has been said and no more text will come."""
         return self.has_ended and not self.texts and not self.sequences

@@ -1,4 +1,4 @@
-"""The streams, their sequences, and the slots these have on the device.
+"""The streams, their sequences, and the device slots of those.
 
 ::
 
@@ -88,7 +88,7 @@ class StreamTable:
             sequence.guard = self._guard(prefill, span)
 
     def _interleave(self, stream: Stream) -> None:
-        """The next text chunk, in the sequence that takes text; one that is as long as it may be gives way to a new one."""
+        """Add the next text chunk to the sequence that takes text; if that has reached its limit, begin a new sequence."""
         sequence = stream.sampling
         index, text = stream.texts.popleft()
         before = stream.held_text if sequence is None else sequence.last_text
@@ -115,7 +115,7 @@ class StreamTable:
         return RunawayGuard(whole, span, judges=config.stops_runaways) if config.ends_speech else None
 
     def _new_sequence(self, stream: Stream, text_chunk_index: int, text: str) -> Sequence:
-        """A sequence in the lowest free slot."""
+        """Return a new sequence in the lowest free slot."""
         num_prompt = self._front.num_flow_prompt(stream.voice_id)
         sequence = Sequence(
             key=self._next_key,
@@ -133,7 +133,7 @@ class StreamTable:
         return sequence
 
     def stop_runaway(self, sequence: Sequence, alarm: Alarm) -> None:
-        """Have the model say again what it said since it ran away, or end it there; a stand-in says what is left."""
+        """Let the model say the runaway part again, or end it there; the fallback engine says what is left."""
         num_sampled, index, texts = len(sequence.tokens), sequence.marks[-1][1], sequence.stream.texts
         is_again = sequence.turn_back(alarm)
         is_rest_unsaid = any(share < 1.0 for _, share in sequence.unsaid)
@@ -153,7 +153,7 @@ class StreamTable:
         self._free(sequence, wipe=False)
 
     def remove(self, stream_id: int, *, wipe: bool = False) -> bool:
-        """Free all that a stream holds, and say whether it was open."""
+        """Free all that a stream holds; return whether it was open."""
         stream = self.streams.pop(stream_id, None)
         if stream is None:
             return False
@@ -168,7 +168,7 @@ class StreamTable:
 
     @contextmanager
     def failing(self, stage: str, streams: Iterable[Stream]) -> Iterator[None]:
-        """Whatever is raised inside ends these streams and no other, but for ``DeviceLost``."""
+        """An error inside this context ends these streams and no other, except ``DeviceLost``."""
         try:
             yield
         except DeviceLost:
@@ -181,7 +181,9 @@ class StreamTable:
                 self.fail(stream, known, wipe=True)
 
     def settle(self) -> None:
-        """Drop sequences without a sound, stop clocks of streams that owe nothing, and end streams that have said all."""
+        """Drop sequences without a sound, stop the clocks of streams that owe nothing, and end streams that have said
+        everything.
+        """
         for stream in list(self.streams.values()):
             while (head := stream.head) is not None and head.is_empty:
                 self.finish(head)
@@ -198,11 +200,11 @@ class StreamTable:
 
 
 def _lacks_end(stream: Stream) -> bool:
-    """Return whether an interleaved sequence is to be told that no more text will come."""
+    """Return whether an interleaved sequence has not been told yet that no more text will come."""
     return stream.has_ended and not stream.texts and stream.sampling is not None and stream.sampling.takes_text
 
 
 def _joint(before: str, after: str) -> str:
-    """Return what stands between two text chunks: a space between words that are written with them."""
+    """Return the text between two text chunks: a space if their words are written with spaces."""
     is_joined = not before or not after or before[-1].isspace() or after[0].isspace()
     return "" if is_joined or not (before[-1].isascii() and after[0].isascii()) else " "

@@ -154,6 +154,8 @@ say_identifiers = rewriter(
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
     (_NAMED, _named),
     (_NUMBERED, _each_digit_of_quantity),
+    (r"(?<![\w.-])\d{3,6}-\d{7,12}(?![\w-])", _each_digit),
+    (r"(?<=[a-z] )(?:19\d|20[0-4])\d(?![\d.,:年元个])", _each_digit_of_quantity),
     (r"(?<=[A-Za-z])\s?#\s?(\d{3,20})(?![\d#])", lambda match: f"号{say_digits(match[1])}"),
     (r"(?<=[\u4e00-\u9fff])\s?#\s?(\d{3,20})(?![\d#])", lambda match: say_digits(match[1])),
     (r"(?<=[民刑行执商知财][初终申再字执恢保异调督])\d{2,6}(?=号)", _each_digit),  # a case of a court

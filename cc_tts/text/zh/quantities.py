@@ -71,6 +71,7 @@ _RATIO = (
 )
 _MAX_USUAL_DENOMINATOR = 20  # unmeasured
 _FRACTION = re.compile("[占佔约約近比达達的以率]")
+_FULL_MARKS = ("120", "150")
 _NUM_CLOCK_PARTS = 3
 _TWO = 2
 _THOUSANDS = (
@@ -216,7 +217,8 @@ def _fraction_or_share(match: re.Match[str]) -> str:
         or _FRACTION.search(match.string[max(0, match.start() - 2) : match.start()] + behind)
     ):
         return f"{below}分之{'二' if above == '2' else above}"
-    return f"{above}，{'' if behind.isascii() and behind.isalpha() else '共'}{below}"
+    whole = "满分" if below in _FULL_MARKS else "" if behind.isascii() and behind.isalpha() else "共"
+    return f"{above}，{whole}{cardinal(below) if whole == '满分' else below}"
 
 
 def _thousands(match: re.Match[str]) -> str:
@@ -243,12 +245,13 @@ prepare_quantities = rewriter(
         "，",
     ),
     (r"(?<![\d共])\d{4,6}(?=期(?![间間限]))", by_digits),
-    (r"(?:(?<=kWh)|(?<=\d[L升]))\s?/\s?(?=100\s?(?:km|公里|g|克|m[Ll]|毫升))", "每"),
+    (r"(?:(?<=kWh)|(?<=\d[Lg升克]))\s?/\s?(?=100\s?(?:km|公里|g|克|m[Ll]|毫升))", "每"),
     (_RATIO, r"\g<first>比\g<last>"),
     (r"(?<=\d[%％])[:：](?=\d)", "比"),
+    (r"(?<=\d[:：]\d\d)\s?[-–—]\s?(?=[\u4e00-\u9fff]{2})(?!次[日年])", "到"),
     (r"(?<=\d[:：]\d\d)/(?=\d{1,2}[:：]\d\d(?!\d))", "，"),
     (
-        r"(?<=[×÷*][（(])(\d[\d.,]*)[-−](\d[\d.,]*)(?=[)）])|(?<=[（(])(\d[\d.,]*)[-−](\d[\d.,]*)(?=[)）][^，。；]?[×÷*=])",
+        r"(?<=[×÷*乘][（(])(\d[\d.,]*)[-−](\d[\d.,]*)(?=[)）%％])|(?<=[（(])(\d[\d.,]*)[-−](\d[\d.,]*)(?=[)）][^，。；]?[×÷*=])",
         _difference,
     ),
     (
@@ -315,10 +318,6 @@ prepare_quantities = rewriter(
     ),
     (_HOUSE_PARTS, _house_parts),
     (r"(?<![\d-])(?:\d{1,2}-){2}\d{1,2}(?![\d-])", lambda match: match.group().replace("-", "，")),
-    (
-        r"(?:(?<=[楼樓栋棟座幢院元])|(?<![\d.-])(?=\d{1,2}-\d{3,4}[号號]?(?:室|教室|会议室|办公室|诊室|病房|床|房)))(\d{1,2})-(\d{3,4})(?![\d.-])",
-        lambda match: f"{match[1]}杠{match[2].translate(AS_QUANTITY)}",
-    ),
     (r"(?<![\d.-])(\d{1,3})-(?=[A-Z][栋棟座幢楼樓室区區门門户戶])", r"\1杠"),
     (r"(?<=[图圖表式例])(\d{1,3})-(?=\d{1,3}(?![\d.页頁-]))", r"\1杠"),
     (r"(?<=[A-Za-z])(\d{1,3})-(?=\d{1,4}[号號柜室座栋口区]|\d{1,6}[A-Z])", r"\1杠"),

@@ -41,7 +41,7 @@ _UNITS = {
     "MPa": "兆帕", "Pa": "帕", "kPa": "千帕", "ms": "毫秒", "Wh": "瓦时", "kVA": "千伏安", "lm": "流明",
     "lx": "勒克斯", "kV": "千伏", "bpm": "次每分钟", "pct": "个百分点", "IU": "国际单位", "KG": "千克", "Kg": "千克",
 }  # fmt: skip
-_UNIT = rf"(?<=[\d万亿])\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
+_UNIT = rf"(?<=[\d万亿])(?!\s[A-Z]\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z]|-\d|杠)"
 _AFTER_POWER = {"km": "千米", "kg": "千克", "m": "米", "g": "克"}
 _CURRENCIES = {
     "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元", "CNY": "元", "RMB": "元", "HKD": "港元",
@@ -250,7 +250,7 @@ _tidy = rewriter(
     (r"(?<=[A-Za-z])[（(）)](?=[A-Za-z])", " "),
     (r"(?<=[”’」』])(?=[“‘「『])", "，"),
     (f"[{re.escape(''.join(_SIGNS))}]", lambda match: _SIGNS[match.group()]),
-    (r"\s*(?:—+|–+|\s-\s)\s*", "，"),
+    (r"\s*(?:—+|–+|\s-\s)\s*|(?<=[\u4e00-\u9fff])-(?=[\u4e00-\u9fff])", "，"),
     (r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])", "。"),
     (r"\s+", " "),
     (r"(?<![\x21-\x7e]) | (?![\x21-\x7e])", ""),

@@ -34,6 +34,10 @@ _QUANTITY_BEFORE = re.compile(
 )
 _EMERGENCY = re.compile(r"1(?:1[0-249]|2[02])(?!\d)")
 """Numbers that wetext reads by their digits wherever they stand: 110, 120."""
+_COUNTED_EMERGENCY = (
+    rf"(?<![\d.,:：/-])(?<![打拨撥按叫])1(?:1[0-249]|2[02])(?:(?={STARTS_MEASURE}|[比到至乘减])(?![台报報接指])"
+    r"|(?<=[减減加乘比共返送约].{3})(?!\s?[\d.,:A-Za-z]))"
+)
 _ANY = re.compile(r"\d+")
 _NO_ROUND = re.compile(r"(?<!\d)(?![1-9]\d?0{2,4}(?!\d))\d+")
 _MAX_ROOM_DIGITS = 4
@@ -69,10 +73,5 @@ def _code(match: re.Match[str]) -> str:
 
 
 say_bare_names = rewriter((_BARE, _bare), (_CODE, _code))
-say_counted_emergencies = rewriter(
-    (
-        rf"(?<![\d.,:：/-])(?<![打拨撥按叫])1(?:1[0-249]|2[02])(?={STARTS_MEASURE}|[比到至乘减])(?![台报報接指])",
-        lambda match: cardinal(match.group()),
-    ),
-)
+say_counted_emergencies = rewriter((_COUNTED_EMERGENCY, lambda match: cardinal(match.group())))
 """110 of something is a quantity."""

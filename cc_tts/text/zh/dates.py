@@ -212,6 +212,10 @@ say_days = rewriter(
         rf"(?P<before>(?<![\d./比]))(?P<month>1[0-2])/(?P<day>0?[1-9])(?![\d./]|[的以]|{_COUNTED})",
         _month_day,
     ),  # no fraction is so large
+    (
+        r"(?P<before>(?<![\d./]))(?P<month>1[0-2]|[1-9])/(?P<day>\d{1,2})(?=\s\d{1,2}(?:[:：点點]|-\d{1,2}[点點]))",
+        _month_day,
+    ),
     (_DAY_OF_EVENT, _month_day),
     (_DAY_OF_DEED, _month_day),
     (

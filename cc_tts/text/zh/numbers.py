@@ -23,7 +23,7 @@ _UNITS = {
     "h": "小时",
 }  # fmt: skip
 _PLAIN = re.compile(
-    r"(?P<hour>0?[1-9]|1\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?![\d:元月日年号分点万亿人天个克度多])"
+    r"(?P<hour>0?[1-9]|1\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?![\d:元月年号分点万亿人天个克度多]|日(?![出落]))"
     rf"|(?P<left>[1-9]\d{{0,3}}):(?P<right>[1-9](?:\d{{0,3}}\.\d{{1,6}})?)(?![\d.:])"
     rf"|(?P<percent>{_AMOUNT})[%％]"
     rf"|(?P<measured>{_AMOUNT})\s?(?P<unit>{'|'.join(_UNITS)})(?![A-Za-z\d/²³])"

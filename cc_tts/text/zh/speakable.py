@@ -217,7 +217,7 @@ _after_quantities = rewriter(
         "，",
     ),  # but not within 9 3 0 2
     (_PER, "每"),
-    (r"(?<=\d[LlgGmMhVWA])/(?=[\u4e00-\u9fff])", "，"),
+    (r"(?<=\d[LlgGmMhVWA])/(?=[\u4e00-\u9fff])|(?<=\d[A-Za-z])/(?=0\.\d)|(?<=\d[A-Za-z]{2})/(?=0\.\d)", "，"),
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
     (r"(?<=\d)：(?=\d)", ":"),
     (rf"(?<=\d)\s?({'|'.join(_CURRENCIES)})(?![A-Za-z])", lambda match: _CURRENCIES[match[1]]),
@@ -231,7 +231,7 @@ _after_quantities = rewriter(
     (r"(?:(?<=次方)|(?<=[万亿]))\s?(km|kg|m|g)(?![A-Za-z])", lambda match: _AFTER_POWER[match[1]]),
     (_UNIT, lambda match: _UNITS[match[1]]),
     (
-        r"(?<![\d.A-Za-z:到至])([1-9]|1[0-2])\.(\d\d)(?=[^\dA-Za-z.%％‰℃°/:：~～到至-]|$)",
+        r"(?<![\d.A-Za-z:到至])([1-9]|1[0-2])\.(\d\d|\d(?=\s?[↑↓(（]))(?=[^\dA-Za-z.%％‰℃°/:：~～到至-]|$)",
         lambda match: f"{cardinal(match[1])}点{match[2].translate(AS_QUANTITY)}",
     ),  # wetext would take it for a day
 )

@@ -15,6 +15,7 @@ from typing import Final
 from lab.server_under_test import Json
 
 PAST_ITS_TIME: Final = "ran past its time"
+NO_TIME: Final = "was not begun: no time left"
 SHOW_EVERY_S: Final = 1.0
 DRIVER_S: Final = 10.0  # for the end of a process that was killed; unmeasured
 LAST_CHARACTERS: Final = 300
@@ -42,10 +43,11 @@ def run(steps: Sequence[Step], out: Path, until_s: float, *, name: str, about: J
         before = done.get(step.name)
         if before is not None and isinstance(before["status"], int):
             said = f"ended with {before['status']} before"
-        elif left_s < LEAST_SHARE * step.limit_s:
-            said = "no time left"
         else:
-            done[step.name] = _do(step, min(step.limit_s, left_s), out / f"{name}_{step.name}.log")
+            if left_s < LEAST_SHARE * step.limit_s:
+                done[step.name] = before or {"status": NO_TIME, "took_s": 0.0}
+            else:
+                done[step.name] = _do(step, min(step.limit_s, left_s), out / f"{name}_{step.name}.log")
             said = f"{done[step.name]['status']} after {done[step.name]['took_s']} s"
             summary.write_text(json.dumps({**about, "steps": done}, indent=1) + "\n", encoding="utf-8")
         print(f"== {step.name}: {said}", flush=True)

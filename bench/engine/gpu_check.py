@@ -30,7 +30,7 @@ from cc_tts.engines.cosyvoice.model.loader import dtype_for
 from cc_tts.engines.cosyvoice.worker_engine import check_build, choose_device
 from cc_tts.errors import ConfigError
 from lab.server_under_test import Json
-from lab.timed_steps import PAST_ITS_TIME, Step, read_json, run
+from lab.timed_steps import NO_TIME, PAST_ITS_TIME, Step, read_json, run
 
 NO_CARD: Final = 2
 MINUTES: Final = 9.5
@@ -143,6 +143,9 @@ def table(of_card: Json, of_machine: Json, steps: Json, out: Path) -> str:
     rows.append(
         ("most streams under 300 ms at p95, no underrun, none refused", str(ladder.get("most_sustained", NOT_THERE)))
     )
+    for other in sorted(out.glob(f"{NAME}_phone_*.json")):
+        setting = other.stem.removeprefix(f"{NAME}_phone_")
+        rows.append((f"the same with {setting}", str(read_json(other).get("most_sustained", NOT_THERE))))
     rows += [(f"memory, {name}", str(value)) for name, value in ladder.get("memory", {}).items()]
     lines = ["| what | found |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows), ""]
     lines += ["| streams | first audio p50 / p95 ms | with underruns | refused | audio s per s | pages |"]
@@ -151,6 +154,8 @@ def table(of_card: Json, of_machine: Json, steps: Json, out: Path) -> str:
 
 
 def _ending(step: Json) -> str:
+    if step["status"] == NO_TIME:
+        return NO_TIME
     words = {0: "passed", PAST_ITS_TIME: PAST_ITS_TIME}
     last = "" if step["status"] == 0 else f": {step.get('last', '').replace('|', '/')}"
     return f"{words.get(step['status'], 'FAILED')} after {step['took_s']} s{last}"
@@ -218,10 +223,13 @@ def main(arguments: list[str] | None = None) -> int:
             (options.out / name).unlink(missing_ok=True)
     plan = Plan(options, model_at(options.model_dir or FOLDERS[options.size], options.size))
     steps = plan.everything() if options.all else plan.short()
-    done = run(steps, options.out, until_s, name=NAME, about={"machine": machine()})
+    try:
+        done = run(steps, options.out, until_s, name=NAME, about={"machine": machine()})
+    except KeyboardInterrupt:
+        done = read_json(options.out / f"{NAME}.json").get("steps", {})
     text = table(of_card, machine(), done, options.out)
     (options.out / TABLE).write_text(text, encoding="utf-8")
-    logs_of = [f"engine_gpu_{name}.log" for name, step in done.items() if step["status"] != 0]
+    logs_of = [f"{NAME}_{name}.log" for name, step in done.items() if step["status"] not in {0, NO_TIME}]
     with_logs = f", with {', '.join(logs_of)} beside it" if logs_of else ""
     print(f"\n{text}\nThis is {options.out / TABLE}; please send it back{with_logs}.")
     return 0 if len(done) == len(steps) and all(step["status"] == 0 for step in done.values()) else 1

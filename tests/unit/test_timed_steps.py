@@ -46,6 +46,13 @@ def test_a_step_that_fails_or_hangs_is_told_and_the_next_is_done(
     assert read_json(tmp_path / "check.json") == {"machine": "this", "steps": done}
 
 
+def test_a_step_without_time_is_told_and_done_the_next_time(tmp_path: Path) -> None:
+    steps = [step("long", "", limit_s=100.0)]
+    done = run(steps, tmp_path, time.monotonic() + 10.0, name="check", about={})
+    assert done == {"long": {"status": "was not begun: no time left", "took_s": 0.0}}
+    assert run(steps, tmp_path, time.monotonic() + 60.0, name="check", about={})["long"]["status"] == 0
+
+
 def test_what_was_half_written_is_begun_anew(tmp_path: Path) -> None:
     (tmp_path / "check.json").write_text('{"steps": {"ends"')
     done = run([step("ends", "")], tmp_path, time.monotonic() + 60.0, name="check", about={})

@@ -82,8 +82,8 @@ unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
 
 test: $(DEVSTAMP) $(UASTAMP) check ## everything but what waits for real timers; COMPLETE=1: that too, as CI does
 	PYTEST=$(BIN)/pytest tests/run.sh -q -n auto tests/unit tests/architecture
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n 4 --dist worksteal --ignore=tests/unit --ignore=tests/architecture$(if $(COMPLETE),, -m "not slow") --ignore-glob='*/test_asterisk*.py' --durations=25
-	PYTEST=$(BIN)/pytest tests/run.sh -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 6 --dist worksteal --ignore=tests/unit --ignore=tests/architecture$(if $(COMPLETE),, -m "not slow") --ignore-glob='*/test_asterisk*.py' --durations=25
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile tests/e2e/test_asterisk*.py # not beside the others: what Asterisk records is compared frame by frame
 
 fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets; SEED=N: the same inputs again
 	[ -e build/fuzz/atheris ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/fuzz -r requirements/fuzz.txt

@@ -34,7 +34,8 @@ _YEAR_LAST = (
 )
 _BEFORE_DAY = re.compile(
     r"\b(?:on|as of|by|until|till|before|after|since|due|dated|from|through|thru|between|valid|starting"
-    r"|beginning|ending|ends|starts|begins|expires|exp\.?|expiring|effective|scheduled for|set for|moved to|week of|wk\.? of"
+    r"|beginning|ending|ends|starts|begins|re-?open(?:s|ing)?|resum(?:es?|ing)|expires|exp\.?|expiring|effective"
+    r"|scheduled for|set for|moved to|week of|wk\.? of"
     r"|(?:Mon|Tues?|Wednes|Wed|Thurs?|Thu|Fri|Satur|Sat|Sun)(?:day)?\.?,?)\s$",
     re.IGNORECASE,
 )

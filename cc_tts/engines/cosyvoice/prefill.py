@@ -45,7 +45,7 @@ class SamplingRules:
 
     @classmethod
     def of_request(cls, limits: LengthLimits) -> "SamplingRules":
-        """The rules of a text that is there as a whole (§3.3)."""
+        """Return the rules for a text that is known as a whole (§3.3)."""
         forbidden = ForbiddenIds(end=False, unused=True, fill=True)
         return cls(forbidden=forbidden, min_sampled=limits.min_len, max_sampled=limits.max_len)
 
@@ -58,7 +58,7 @@ class Prefill:
     rules: SamplingRules
     extends: bool = False  # a sequence that has begun
     keeps: int | None = None
-    """How many positions of the sequence that it extends stay; all, if it has stopped by itself."""
+    """How many positions of the extended sequence stay; all, if it has stopped by itself."""
     num_likely: float = 0.0  # speech tokens that its text takes as a rule; 0: unknown
 
 

@@ -1,4 +1,4 @@
-"""Whether the speech tokens of a sequence have run away, told by the tokens alone, before they are audio.
+"""Detects from the speech tokens alone, before they are audio, that the speech of a sequence has run away.
 
 ::
 
@@ -37,7 +37,7 @@ class RunawayCause(StrEnum):
 
 
 class Alarm(NamedTuple):
-    """The speech has run away; the first ``num_good`` of its tokens have not. None where nobody knows."""
+    """The speech has run away; its first ``num_good`` tokens are good. None if that is unknown."""
 
     cause: RunawayCause
     num_good: int | None = None
@@ -75,7 +75,7 @@ class RunawayGuard:
         self._span = span
         self._judges = judges
         self.max_ids = UNLIMITED if whole is None else whole.rules.max_sampled
-        """The model's limit: sampling ends after so many ids, whatever they are."""
+        """The model's limit: sampling ends after this many ids of any kind."""
         self._num_likely = 0.0 if whole is None else whole.num_likely
         """The tokens that the text takes as a rule; 0: unknown."""
         self._said: float | None = None
@@ -94,7 +94,7 @@ class RunawayGuard:
         """The window has nothing before this token."""
 
     def add_text(self, num_text: int) -> None:
-        """Expect the speech of so many more text tokens."""
+        """Expect the speech of this many more text tokens."""
         self._num_likely += TYPICAL_PACE * num_text
 
     def look(self, tokens: Sequence[int], place: int) -> Alarm | None:
@@ -111,7 +111,7 @@ class RunawayGuard:
         return None
 
     def look_at_silence(self, num_silent: int, num_good: int) -> Alarm | None:
-        """Look at so many silent tokens in a row; ``num_good`` tokens were before them."""
+        """Judge this many silent tokens in a row; ``num_good`` tokens were before them."""
         return Alarm(RunawayCause.SILENCE, num_good) if self._judges and num_silent > MAX_SILENT else None
 
     def at_limit(self, num_tokens: int) -> Alarm:

@@ -1,1 +1,1 @@
-"""A model directory and what is in it."""
+"""The files of a model directory: their check, their download and their networks."""

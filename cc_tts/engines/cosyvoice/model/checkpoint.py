@@ -1,4 +1,4 @@
-"""The three weight files: read without running what is in them, and hold every tensor against the specification.
+"""Reads the three weight files without running any code in them, and compares every tensor with the specification.
 
 ``llm.pt`` (spec §3.6), ``flow.pt`` (§4.8) and ``hift.pt`` (§5.4) are state dicts. Which tensors they must hold follows
 from a few sizes, which are read off the file itself (:mod:`sizes`), so small models of the same structure pass too.
@@ -152,7 +152,7 @@ def shapes_of(state: Mapping[str, "Tensor"]) -> dict[str, Shape]:
 
 
 def check_tensors(file: str, found: Shapes, expected: Shapes) -> None:
-    """Raise ``TensorMismatch`` with all differences between the tensors found and those expected."""
+    """Raise ``TensorMismatch`` with all differences between the found and the expected tensors."""
     missing = [key for key in expected if key not in found]
     unexpected = [key for key in found if key not in expected]
     wrong = [
@@ -169,13 +169,15 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def described(directory: Path) -> Generation | None:
-    """Return which generation the description in the directory is of, or None where there is none, or there are two."""
+    """Return the generation that the description in the directory belongs to; None if there is no description, or there are
+    two.
+    """
     found = [generation for generation, name in DESCRIPTIONS.items() if (directory / name).exists()]
     return found[0] if len(found) == 1 else None
 
 
 def other_description(directory: Path) -> str:
-    """Return what says that the directory is of CosyVoice 1, in words; empty if nothing does."""
+    """Return the sign that the directory belongs to CosyVoice 1, in words; empty without one."""
     names = (*DESCRIPTIONS.values(), _OTHER_DESCRIPTION)
     if [name for name in names if (directory / name).exists()] == [_OTHER_DESCRIPTION]:
         return f"{_OTHER_DESCRIPTION}, so it is CosyVoice 1; this engine speaks with CosyVoice 2 and 3"
@@ -183,7 +185,7 @@ def other_description(directory: Path) -> str:
 
 
 def refuse_other_version(file: str, part: Part, found: Shapes) -> None:
-    """Raise ``WrongModelVersion`` if the tensors are recognisably those of CosyVoice 1 (spec §8)."""
+    """Raise ``WrongModelVersion`` if the tensors clearly belong to CosyVoice 1 (spec §8)."""
     if _FIRST_VERSION[part](found):
         raise WrongModelVersion(
             f"{file} is of CosyVoice 1; this engine speaks with CosyVoice 2 (iic/CosyVoice2-0.5B) and 3 "

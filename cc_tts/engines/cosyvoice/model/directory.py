@@ -1,4 +1,5 @@
-"""``cc-tts model check DIR`` and ``cc-tts model download``: is everything there, and is it what was published (spec §1).
+"""``cc-tts model check DIR`` and ``cc-tts model download``: checks that all files exist and are the published ones (spec
+§1).
 
 The check reads every file once. It hashes all, and where torch is installed it reads the weight files and holds their
 tensors against the specification. A file that differs from the published one but has the right structure is a remark,
@@ -112,7 +113,7 @@ class ModelDirReport:
 
 
 def check_model_dir(directory: Path) -> ModelDirReport:
-    """Look at every file of a model directory; never raises for what it finds there."""
+    """Check every file of a model directory; never raises because of their content."""
     if not directory.is_dir():
         return ModelDirReport(directory, (), (f"{directory}: no such directory",), ())
     remarks: list[str] = []
@@ -134,7 +135,7 @@ def check_model_dir(directory: Path) -> ModelDirReport:
 
 
 def _generation(directory: Path) -> Generation:
-    """Return which model the directory is meant to hold; the second generation, where nothing tells."""
+    """Return the generation that the directory is meant for; the second one if it is unknown."""
     found = checkpoint.described(directory)
     if found is None and _installed("torch"):
         from cc_tts.engines.cosyvoice.model import loader
@@ -182,7 +183,7 @@ def _check_file(path: Path, published: PublishedFile, generation: Generation, re
 
 
 def _check_content(path: Path, generation: Generation) -> list[str]:
-    """Look into a file that is not the published one; returns remarks, raises ``ModelError`` if it cannot be used."""
+    """Check a file that is not the published one; returns remarks, raises ``ModelError`` if it cannot be used."""
     checkpoint.refuse_stand_in(path)
     part: Part | None = next((part for part in PARTS if path.name == f"{part}.pt"), None)
     if part is not None:

@@ -33,11 +33,11 @@ class DownloaderMissing(ConfigError, code="downloader_missing", title="modelscop
 
 
 class DownloadFailed(ProcessFailed, code="download_failed", title="The download failed"):
-    """The download broke off; what was fetched is kept."""
+    """The download broke off; the part that was fetched is kept."""
 
 
 def cache_folder() -> Path:
-    """Return where what can be fetched or made again is kept: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    """Return the folder for files that can be fetched or made again: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(cache) if cache else Path("~/.cache").expanduser()) / "cc-tts"
 

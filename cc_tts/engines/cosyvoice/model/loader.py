@@ -278,7 +278,7 @@ def fill(network: _Module, state: Mapping[str, Tensor]) -> _Module:
 
 
 def refuse_other_directory(directory: Path) -> None:
-    """Raise ``ModelError`` if ``directory`` is none, or of CosyVoice 1 by the name of its description."""
+    """Raise ``ModelError`` if ``directory`` does not exist, or belongs to CosyVoice 1 by the name of its description."""
     if not directory.is_dir():
         raise ModelError(f"{directory}: no such directory; `cc-tts model download` fetches the model")
     if other := checkpoint.other_description(directory):

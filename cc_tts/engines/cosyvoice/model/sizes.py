@@ -286,7 +286,9 @@ def _count(found: Shapes, prefix: str) -> int:
 
 
 def differences(config: LmConfig | FlowConfig | VocoderConfig) -> list[str]:
-    """Return how the sizes differ from those published of their generation, in words; empty for the published ones."""
+    """Return the differences between the sizes and the published ones of their generation, in words; empty if there are
+    none.
+    """
     if isinstance(config, LmConfig):
         as_published: LmConfig | FlowConfig | VocoderConfig = LmConfig(generation=config.generation)
     elif isinstance(config, FlowConfig):

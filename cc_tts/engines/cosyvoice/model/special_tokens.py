@@ -67,5 +67,5 @@ def plain(text: str) -> str:
 
 
 def has_words(text: str) -> bool:
-    """Return whether a text says something: a sound or emphasis alone does not."""
+    """Return whether a text has something to say: a sound or emphasis alone is not enough."""
     return any(character.isalnum() or ord(character) >= _FIRST_PHONE for character in text)

@@ -100,11 +100,11 @@ class TextTokenizer:
 
     @property
     def num_tokens(self) -> int:
-        """Words and special tokens; the model's text embedding must have at least so many rows."""
+        """The number of words and special tokens; the model's text embedding needs at least this many rows."""
         return self._tokenizer.get_vocab_size()
 
     def written(self, token: str) -> str:
-        """The character that stands for a special token in a text for :meth:`encode_written`."""
+        """Return the character that represents a special token in a text for :meth:`encode_written`."""
         return self._written[token]
 
     def encode(self, text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""The flow for many sequences that come and go: what is new of each of them, run together (§4.9).
+"""The flow for many sequences that come and go: it runs the new tokens of all of them together (§4.9).
 
 ::
 
@@ -158,7 +158,7 @@ class FlowRunner:
         return min(num_pages, max_pages(self.flow.config))
 
     def pages_of_voice(self, num_reference: int) -> int:
-        """Pages that a reference of so many tokens takes while it is computed; a window leaves it fewer."""
+        """Return the pages that a reference of this many tokens needs while it is computed; with a window it keeps fewer."""
         return self._num_final(num_reference)
 
     @torch.inference_mode()
@@ -220,7 +220,7 @@ class FlowRunner:
         )
 
     def close(self, slot: int, *, wipe: bool = False) -> None:
-        """Free the pages of a sequence; a slot that is not open is ignored.
+        """Free the pages of a sequence; no effect on a slot that is not open.
 
         ``wipe``: its frames were not finite; write zeros wherever they may have gone, for the sequences after it.
         """

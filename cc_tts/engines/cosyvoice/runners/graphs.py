@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 
 def bucket_of(number: int, buckets: Sequence[int]) -> int:
-    """The least of the rising ``buckets`` that is at least ``number``; past them, a multiple of the greatest."""
+    """Return the smallest of the rising ``buckets`` that is at least ``number``; beyond them, a multiple of the largest."""
     for bucket in buckets:
         if bucket >= number:
             return bucket
@@ -32,7 +32,7 @@ def bucket_of(number: int, buckets: Sequence[int]) -> int:
 
 
 def buckets_up_to(number: int, buckets: Sequence[int]) -> list[int]:
-    """Return what :func:`bucket_of` gives for 0 to ``number``; the largest first, for graphs that are recorded so share
+    """Return the results of :func:`bucket_of` for 0 to ``number``, the largest first: graphs recorded in this order share
     memory.
     """
     most = bucket_of(number, buckets)
@@ -51,7 +51,9 @@ def batches(
     buckets: Sequence[int],
     max_rows_of: Callable[[int], int],  # of a bucket
 ) -> Iterator[tuple[int, list[_Item]]]:
-    """Items whose sizes fall into one of the ``buckets``, and that bucket; at most so many of them at a time."""
+    """Group items whose sizes fall into one of the ``buckets``, and yield them with that bucket; at most this many at a
+    time.
+    """
     by_bucket: dict[int, list[_Item]] = {}
     for item in items:
         by_bucket.setdefault(bucket_of(size_of(item), buckets), []).append(item)
@@ -108,7 +110,7 @@ class GraphedCall:
         return len(self._recorded)
 
     def fit(self, key: tuple[int, ...]) -> tuple[int, ...]:
-        """The smallest recorded key of which no number is less than that of ``key``; ``key`` itself where there is none.
+        """Return the smallest recorded key with no number less than that of ``key``; ``key`` itself if there is none.
 
         So a work is filled up to what was recorded, whichever sizes these are.
         """

@@ -34,7 +34,7 @@ class PagePool:
         return len(self._free)
 
     def take(self, num_pages: int) -> list[int]:
-        """The lowest free pages, held once. Raises ``PagesExhausted`` before any is taken if there are not so many."""
+        """Take the lowest free pages, held once. Raises ``PagesExhausted`` before any is taken if there are too few."""
         if num_pages > len(self._free):
             raise PagesExhausted(f"{num_pages} pages are needed and {len(self._free)} are free")
         pages = [heapq.heappop(self._free) for _ in range(num_pages)]
@@ -42,13 +42,13 @@ class PagePool:
         return pages
 
     def share(self, pages: Iterable[int]) -> None:
-        """Hold ``pages`` once more; ``ValueError`` if nobody holds one of them."""
+        """Hold ``pages`` once more; ``ValueError`` if one of them is free."""
         wanted = Counter(pages)
         self._check(wanted, dict.fromkeys(wanted, 1))
         self._holders.update(wanted)
 
     def release(self, pages: Iterable[int]) -> None:
-        """Hold ``pages`` once less; those that nobody holds any more are free; ``ValueError`` if one is not held."""
+        """Hold ``pages`` once less; pages without a holder become free; ``ValueError`` if one is already free."""
         given = Counter(pages)
         self._check(given, given)
         self._holders -= given  # drops those that reach zero

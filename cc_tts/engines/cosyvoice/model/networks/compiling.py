@@ -29,12 +29,12 @@ _C_COMPILERS: Final = ("cc", "gcc", "clang")
 
 
 def compiled(fn: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """Return ``fn`` as one graph; it is compiled when it is first called. What cannot be one graph is an error."""
+    """Return ``fn`` as one graph, compiled at its first call. Code that cannot become one graph is an error."""
     return torch.compile(fn, fullgraph=True)  # type: ignore[no-any-return, unused-ignore]
 
 
 def vary(tensor: Tensor, *dims: int) -> Tensor:
-    """Declare sizes of a tensor to vary from call to call, so that what is compiled with it serves all of them."""
+    """Declare that sizes of a tensor vary from call to call, so that code compiled with it serves all of them."""
     torch._dynamo.maybe_mark_dynamic(tensor, dims)  # noqa: SLF001 - the documented name
     return tensor
 
@@ -49,7 +49,7 @@ def vary_all(values: Iterable[object]) -> None:
 
 
 def compiler_fault() -> str:
-    """Return what the compiler lacks on this machine; nothing if it can be used."""
+    """Return what the compiler lacks on this machine; empty if it can be used."""
     if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
     if not (os.environ.get("CC") or any(map(shutil.which, _C_COMPILERS))):
@@ -67,5 +67,5 @@ def is_compilers(error: BaseException) -> bool:
 
 
 def keep_compiled_in(folder: Path) -> None:
-    """Keep what is compiled there, unless the environment names another place."""
+    """Keep compiled code in this folder, unless the environment names another one."""
     os.environ.setdefault(CACHE_VARIABLE, str(folder))

@@ -1,4 +1,4 @@
-"""Kernels for cards are tried at start against PyTorch: what fails or is wrong is not used.
+"""Tries the kernels for cards against PyTorch at start; a kernel that fails or is wrong is not used.
 
 Runs on: the thread that owns the device.
 """

@@ -146,6 +146,7 @@ say_identifiers = rewriter(
         r"(?<![A-Za-z\d-])(?!ID)[A-Z]{1,4}(?:\d{3,5}| \d{3} \d{3})(?: \d{3,5}){1,4}(?: [A-Z]{2})?(?![\dA-Za-z])",
         _mixed_groups,
     ),
+    (r"(?<![\d.])(?<!\d )\d{3} \d{4} \d{4}(?![\d ])", _each_digit),
     *((rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}", _telephone) for number in _PHONE_NUMBERS),
     (  # of an identity card
         r"(?<![\dA-Za-z.])(?:(\d{17})([\dXx])|(\d{3})(X))(?![\dA-Za-z])",

@@ -235,7 +235,10 @@ prepare_quantities = rewriter(
         "(?<=[：:（(人名方向给給由与和](?!按|[长底宽高]\\*[长宽高深厚])[\u4e00-\u9fff])\\*(?=[\u4e00-\u9fff])",
         "某",
     ),  # a name: 王*明
-    (r"(?<=[\u4e00-\u9fff])(?:[×＊]{2,3}(?![\d×])|×(?=先生|女士|同学|老师))", lambda match: "某" * len(match.group())),
+    (
+        r"(?<=[\u4e00-\u9fff《“])(?:[×＊]{2,3}(?![\d×])|×(?=先生|女士|同学|老师))",
+        lambda match: "某" * len(match.group()),
+    ),
     (
         r"(?<![\d:：])(\d{1,2})[:：]([0-5]\d)\.(\d{1,2})(?![\d.])",
         lambda match: f"{match[1]}分{int(match[2])}秒{match[3].translate(AS_QUANTITY)}",

@@ -67,10 +67,13 @@ def _roman(match: re.Match[str]) -> str:
     return cardinal(str((ord(match.group()) - _FIRST_ROMAN) % _NUM_ROMAN + 1))
 
 
+_TERM = re.compile("[\u4e00-\u9fff]{1,6}[¥￥]?\\d")
+
+
 def _or_more(match: re.Match[str]) -> str:
     """``500+城市`` and ``15+个`` are more, ``¥50+运费`` and ``工号12+密码`` are sums."""
     sign, number, measure = match.groups()
-    is_round = number[-1:] in "0万千百亿" and number != "00"
+    is_round = number[-1:] in "0万千百亿" and number != "00" and not _TERM.match(match.string, match.end())
     return f"{sign}{number}{'加' if sign or not (measure or is_round) else '多'}"
 
 

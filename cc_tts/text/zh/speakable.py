@@ -157,6 +157,7 @@ _folded = rewriter(
     ),
     (r"(?<=\d)(?=[¼-¾⅐-⅞])", "又"),
     (rf"(?<=[\u4e00-\u9fff）)”])(?={_ITEM})", "，"),
+    (r"(?<=\d)\s+(?=[①-⑳])", "，"),
     (_ITEM, lambda match: f"{cardinal(unicodedata.normalize('NFKC', match[1]))}，"),
     (
         _COMPATIBILITY,

@@ -17,8 +17,12 @@ for extra in kokoro otel remote ray; do
 done
 # What is installed for one purpose only: NAME.in says what, and in its first lines what for. Those of the first three go where
 # the development tools are.
-for purpose in charts intelligibility browser release clients fuzz docs; do
-    case $purpose in charts | intelligibility | browser) beside="-c requirements/dev.lock" ;; *) beside="" ;; esac
+for purpose in charts intelligibility browser release clients fuzz docs languages; do
+    case $purpose in
+        charts | intelligibility | browser) beside="-c requirements/dev.lock" ;;
+        languages) beside="--no-deps" ;;
+        *) beside="" ;;
+    esac
     $uv pip compile $common $beside "requirements/$purpose.in" -o "requirements/$purpose.new"
     { grep '^#' "requirements/$purpose.in"; grep -v '^--' "requirements/$purpose.new"; } > "requirements/$purpose.txt"
     rm "requirements/$purpose.new"

@@ -22,7 +22,7 @@ from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
 from cc_tts.text.language import detect_language, has_letters, rule_set, spoken_s
 from cc_tts.text.markup.markdown import MarkupStripper
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, state_of_whole
-from cc_tts.text.other_numbers import say_numbers
+from cc_tts.text.others.numbers import say_numbers
 from cc_tts.text.pronunciation.replacements import Replacement, source_chars, speak_replaced, with_stand_ins
 from cc_tts.text.sentences import SentenceSplitter
 

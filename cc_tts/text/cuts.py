@@ -47,6 +47,7 @@ _KEPT_WHOLE = tuple(
         r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Mt|No|Rev|Capt|Lt|Gen|Col|Sgt)\.? [#\w'-]{1,20}",
         r"\b[A-Z][A-Za-z.]{0,14} (?:[A-Z]{1,3} )?#?[A-Z]{0,3}-?\d[\w-]{0,20}",
         r"\bP\.?\s?O\.? Box \d{1,6}",
+        r"(?<![\d.,])(?:[^\W\d_]{1,12} )?\d{1,2}\. \w",  # an ordinal number and its article in German, Danish, Czech
         r"\d{1,4}年(?:\d{1,2}月(?:\d{1,2}[日号])?)?|\d{1,2}月\d{1,2}[日号]|\d[\d.,:]{0,18}[\u4e00-\u9fff]?(?:/[A-Za-z]{0,4})?",
         r"[（(]?\d[\d.,元%]{0,12}[）)]?(?: ?[-+×*÷/=] ?[（(]?\d[\d.,元%]{0,12}[）)]?){2,8}",  # a sum
         r"\d[-–—~～][\u4e00-\u9fff]{1,2}\d{1,2}|\d日[后後内內]",

@@ -9,7 +9,7 @@ from cc_tts.text.en import speakable as en
 from cc_tts.text.en.numbers import with_and
 from cc_tts.text.language import detect_language, rule_set, writes_day_first
 from cc_tts.text.markup.markdown import MarkupStripper
-from cc_tts.text.other_numbers import say_signs
+from cc_tts.text.others.signs import say_signs
 from cc_tts.text.sentences import common_words
 from cc_tts.text.zh import speakable as zh
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import long_cut
+from cc_tts.text.language import latin_language_of
 
 MAX_SENTENCE_CHARS = 400
 """A sentence without an end is cut at about this many characters (unmeasured)."""
@@ -31,6 +32,15 @@ BEGINS_SENTENCE = re.compile(
 _MONTH_AFTER_DAY = re.compile(
     r"(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|Jänner)\b"
 )
+_BEFORE_ORDINAL = re.compile(
+    r"\b(?:[Dd](?:ie|er|as|e[nms])|[Ii]m|[Aa]m|[Bb]eim|[Zz]u[mr]|[Vv]om|(?:[Ii]hr|[Uu]nser|[Mm]ein|[Ee]in)e?[nmrs]?)\s$"
+)
+_KEY_IS_PRESSED = re.compile(r"\b(?:[Dd]rück|[Ww]ähl|[Tt]ipp)\w*\s[^.!?]*$|\b(?:Taste|Ziffer)\b")
+_LONGEST_ORDINAL = 2
+_WITH_ORDINAL_STOPS = frozenset({"de", "da", "nb", "sv", "fi", "cs", "sk", "hr", "hu", "pl", "tr"})
+"""Languages that write ordinal numbers with a full stop, of those that are told by words; and Swedish, for which a few words
+of Danish may be taken."""
+_PERHAPS_MONTH = re.compile(r"[A-ZÄÖÜ][^\W\d_]{0,8}")
 _NAME_GOES_ON = re.compile(
     r"[A-Z]{1,5}-?\d|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
 )
@@ -209,7 +219,10 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     written = match.group()
     before = before[: -len(written)]
     if written.isdigit():
-        return _ends_after_number(before, following)
+        may_be_ordinal = len(written) <= _LONGEST_ORDINAL and _has_ordinals(before)
+        if may_be_ordinal and not is_complete and (not following or _PERHAPS_MONTH.fullmatch(following)):
+            return None
+        return _ends_after_number(before, following) and not (may_be_ordinal and _is_ordinal(before, following))
     kind = _kind(written, before)
     if kind in {"word", "name"}:
         return kind == "word"
@@ -256,6 +269,23 @@ def _ends_after_short_form(word: str, kind: _Kind, following: str) -> bool:
 def _ends_after_number(before: str, following: str) -> bool:
     """Return whether a sentence ends there: not behind the number of an item in a list, nor in a German date."""
     return has_speech(before) and _MONTH_AFTER_DAY.match(following) is None
+
+
+def _has_ordinals(before: str) -> bool:
+    """Whether the words before a number with a full stop are of a language that may write an ordinal one so."""
+    return precedes_ordinal(before) or latin_language_of(before, "en") in _WITH_ORDINAL_STOPS
+
+
+def _is_ordinal(before: str, following: str) -> bool:
+    """Whether a number with a full stop is an ordinal one, as several languages write it: ``3. sal``, ``die 3. Mahnung``."""
+    if following[:1].islower():
+        return True
+    return precedes_ordinal(before) and following[:1].isupper()
+
+
+def precedes_ordinal(before: str) -> bool:
+    """Whether a number behind these German words is an ordinal one if a noun follows, and no key to be pressed."""
+    return _BEFORE_ORDINAL.search(before) is not None and _KEY_IS_PRESSED.search(before) is None
 
 
 def _ends_after_listed(word: str, following: str) -> bool:

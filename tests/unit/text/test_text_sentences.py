@@ -32,6 +32,10 @@ texts = st.lists(
             "U.S.",
             "N",
             "The ",
+            "die ",
+            "3. ",
+            "März ",
+            "Drücken Sie ",
         ]
     ),
     max_size=120,
@@ -57,6 +61,11 @@ def all_at_once(text: str, max_chars: int = MAX_SENTENCE_CHARS) -> list[str]:
         ("At 9 a.m. we open. At 9 a.m. We open.", ["At 9 a.m. we open.", " At 9 a.m.", " We open."]),
         ("No. 5 is up. No. It is not.", ["No. 5 is up.", " No.", " It is not."]),
         ("1. Press one. 2. Press two.", ["1. Press one.", " 2. Press two."]),
+        (
+            "Die 3. Mahnung. Drücken Sie die 1. Für Rat die 2.",
+            ["Die 3. Mahnung.", " Drücken Sie die 1.", " Für Rat die 2."],
+        ),
+        ("Vi bor på 3. sal. Am 5. März um 3. Ja.", ["Vi bor på 3. sal.", " Am 5. März um 3.", " Ja."]),
         ("J. Smith called. So do I. Yes", ["J. Smith called.", " So do I.", " Yes"]),
         ("See vol. II. No. IV therapy is not covered.", ["See vol. II.", " No.", " IV therapy is not covered."]),
         ("Call Mon. AM. Paid in Dec. V. Smith paid.", ["Call Mon. AM.", " Paid in Dec.", " V. Smith paid."]),

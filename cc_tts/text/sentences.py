@@ -219,10 +219,13 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     written = match.group()
     before = before[: -len(written)]
     if written.isdigit():
-        may_be_ordinal = len(written) <= _LONGEST_ORDINAL and _has_ordinals(before)
-        if may_be_ordinal and not is_complete and (not following or _PERHAPS_MONTH.fullmatch(following)):
+        if not has_speech(before):  # the number of an item in a list
+            return False
+        if len(written) > _LONGEST_ORDINAL or not _has_ordinals(before):
+            return True
+        if not is_complete and (not following or _PERHAPS_MONTH.fullmatch(following)):
             return None
-        return _ends_after_number(before, following) and not (may_be_ordinal and _is_ordinal(before, following))
+        return not _is_ordinal(before, following)
     kind = _kind(written, before)
     if kind in {"word", "name"}:
         return kind == "word"
@@ -266,11 +269,6 @@ def _ends_after_short_form(word: str, kind: _Kind, following: str) -> bool:
     return _ends_after_listed(word, following)
 
 
-def _ends_after_number(before: str, following: str) -> bool:
-    """Return whether a sentence ends there: not behind the number of an item in a list, nor in a German date."""
-    return has_speech(before) and _MONTH_AFTER_DAY.match(following) is None
-
-
 def _has_ordinals(before: str) -> bool:
     """Whether the words before a number with a full stop are of a language that may write an ordinal one so."""
     return precedes_ordinal(before) or latin_language_of(before, "en") in _WITH_ORDINAL_STOPS
@@ -278,7 +276,7 @@ def _has_ordinals(before: str) -> bool:
 
 def _is_ordinal(before: str, following: str) -> bool:
     """Whether a number with a full stop is an ordinal one, as several languages write it: ``3. sal``, ``die 3. Mahnung``."""
-    if following[:1].islower():
+    if following[:1].islower() or _MONTH_AFTER_DAY.match(following):
         return True
     return precedes_ordinal(before) and following[:1].isupper()
 

@@ -43,9 +43,9 @@ _NO_WORD_BEFORE: Final = rf"(?:(?<![\w.,:/+-])|(?<={UNSPACED})|(?<=[가-힣]))"
 _NO_WORD_BEHIND: Final = r"(?![A-Za-zÀ-ɏ\d/:-]|[.,]\d)"
 """Around numbers; scripts without spaces have words right beside them."""
 _LONG_RUN: Final = 7
-"""So many digits in a row name something and are said one by one."""
+"""A run of so many digits names something, and they are said one by one (unmeasured)."""
 _LONG_GROUP: Final = 4
-"""So many digits of a telephone number are said one by one, and fewer as a number, as people do in most languages."""
+"""A group of so many digits in a telephone number is said digit by digit, and a shorter one as a number (unmeasured)."""
 
 
 def say_signs(text: str, language: str) -> str:
@@ -78,7 +78,7 @@ def _tables() -> dict[str, "_Words"]:
 
 
 class _Words:
-    """What the tables have of a language, and the rules that say it."""
+    """The words of one language in the tables, and the rules that say them."""
 
     def __init__(self, code: str, words: Mapping[str, Any], abbreviations: Mapping[str, str]) -> None:
         self._code = code

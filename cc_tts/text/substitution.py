@@ -72,7 +72,7 @@ _NO_NOUN = (
 _ATTRIBUTED = re.compile(
     rf"\s(?!my\b){_NO_NOUN}(?:(?:[a-z]{{3,13}}\.?|co-?pay|[A-Z]{{2,5}})\s)?"
     r"(?:fee|charge|payment|deposit|credit|co-?pay|deductible|plan|gift|card|minimum|refund|penalty|limit|bonus|discount"
-    r"|voucher|coupon|rebate|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
+    r"|voucher|coupon|rebate|reward|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
     r"|appointment|line|loan|policy|fund|amount|total|threshold|cable|cord|hose|bag|box|can|balance"
     r"|pack|battery|bulb|lamp|adapter|charger|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee|installment|bill|transfer|pill|tablet"
     r"|capsule|bottle|tube|pallet|roll|sheet|ticket|coin|note|block|interval|increment|slot|shift|visit|call|chunk|book|top-up|add-on|upgrade|order|purchase|tip|toll|fare|ceiling|cap|donation|prize|cover|excess|bolt|screw|nail|pipe|breaker|fuse|circuit|plug|socket)s?\b"

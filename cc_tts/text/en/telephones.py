@@ -111,7 +111,7 @@ KEY_RULES = (
     (r"(?:(?<=: )|(?<== ))([*#])(?=[.,;]|$)", lambda match: _KEYS[match[1]]),
     (r"[\[(]([*#])[\])]", lambda match: _KEYS[match[1]]),  # the mark of an entry of a menu
     (
-        r"(?<!\S)([*#]{1,2})(?=\s?=|\s(?:to|for|when|at|is|or|and)\b|[,;]|\s?→)",
+        r"(?<!\S)([*#]{1,2})(?=-[A-Z]|\s?=|\s(?:to|for|when|at|is|or|and)\b|[,;]|\s?→)",
         lambda match: " ".join(map(_KEYS.get, match[1])) if _OF_KEYS.search(match.string) else None,  # type: ignore[arg-type]
     ),
     (r"(?<![\w#*])(\d{1,12})#(?!\w)", lambda match: f"{digit_groups(match[1])} pound"),

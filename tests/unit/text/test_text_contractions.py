@@ -20,6 +20,7 @@ def said(normalizer: Normalizer, written: str) -> str:
         ("Planned maint. Sat 5 Dec at noon.", "Planned maintenance Saturday, the fifth of December at noon."),
         ("Txn 4471 failed.", "transaction four four seven one failed."),
         ("Three apptmts left.", "Three appointments left."),
+        ("It was auth'd and canc'd.", "It was authorized and canceled."),
         ("Thos. Kelly and Jas. Roy called.", "Thomas Kelly and James Roy called."),
     ],
 )

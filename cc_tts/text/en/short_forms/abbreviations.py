@@ -3,7 +3,7 @@
 import re
 
 from cc_tts.text.en.numbers import plural
-from cc_tts.text.en.short_forms.contractions import CONTRACTED, contracted, written_out
+from cc_tts.text.en.short_forms.contractions import CONTRACTED, contracted, done, written_out
 from cc_tts.text.en.short_forms.roman_numerals import ROMAN_RULES
 from cc_tts.text.en.units import PLURALS, SINGULARS
 from cc_tts.text.sentences import BEGINS_SENTENCE, common_words
@@ -77,7 +77,8 @@ _NUMBERED_PARTS = {
 }  # fmt: skip
 _CAPITALISED_PARTS = "|".join(short.capitalize() for short in _NUMBERED_PARTS if len(short) > 1)
 CHAT_WORDS = {
-    "vs": "versus", "mgr": "manager", "amt": "amount", "msg": "message", "pmt": "payment", "mtg": "meeting", "ppl": "people",
+    "vs": "versus", "svc": "service",
+    "mgr": "manager", "amt": "amount", "msg": "message", "pmt": "payment", "mtg": "meeting", "ppl": "people",
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
     "qtr": "quarter", "appt": "appointment", "dept": "department", "approx": "approximately",
     "asst": "assistant", "pkg": "package", "incl": "including", "excl": "excluding",
@@ -418,6 +419,7 @@ say_abbreviations = in_order(
     (rf"\bSr\.(?=\s(?:{_PROFESSIONS})\b)", "Senior"),
     (r"\b([A-Za-z']{2,8})\.(?!\w)", _word),
     (CONTRACTED, contracted),
+    (r"\b([A-Za-z]{3,7})'d\b", lambda match: done(match[1])),
     *ROMAN_RULES,
     (rf"(?=[A-Za-z]/)(?<![\w/])({'|'.join(_SLASHED)})(?![\w/])", _slashed),
     (

@@ -53,6 +53,16 @@ def written_out(short: str, *, may_be_cut: bool) -> str | None:
     return _plural(found[0]) if ending else found[0]
 
 
+def done(short: str) -> str | None:
+    """The participle that is written short with an apostrophe: ``auth'd`` of "authorized"; that'd is none."""
+    letters = short.lower()
+    if letters in common_words():
+        return None
+    words = [each for each in _by_first_letter().get(letters[:1], ()) if each.endswith("ed")]
+    found = [each for each in words if each.startswith(letters) or _is_contraction(letters + "d", each)]
+    return found[0] if len(found) == 1 else None
+
+
 def _plural(word: str) -> str:
     if word.endswith(("ch", "sh")):
         return f"{word}es"

@@ -76,11 +76,11 @@ _AFTER_CARD = (
 )
 _NAMED_STRONG = (
     "passcode|password|pwd|pw|codes?|pin|otp|cvv2?|cvc2?|csc|puk|zips?|postcode|confirmation|reference|ref"
-    "|extension|ext(?=\\.?\\s(?:is|was|number|no)\\b)|routing|tracking|iban|bsb"
+    "|extension|ext(?=\\.?\\s(?:is|was|number|no)\\b)|routing|tracking|iban|bsb|ids?"
 )
 _NAMED_WEAK = (
     "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
-    "customer|employee|serial|p\\.?\\s?o\\.?\\s?box|po|part|lot|id|ids|identification|phone|telephone|fax|tty|tdd|ssn|badge|agent"
+    "customer|employee|serial|p\\.?\\s?o\\.?\\s?box|po|part|lot|identification|phone|telephone|fax|tty|tdd|ssn|badge|agent"
     "|transaction|group(?=\\s(?:#|id\\b|no\\b|number))|itinerary|vin|sku|item|batch|meter|rma|sr|rx|prescription|permit|passport"
     "|che(?:ck|que)(?=\\s(?:#|no\\b|number))|mrn|ein|imei|npi|upc|port|build|inv|conf|dl|model(?!s? (?:19|20)\\d\\d\\b)"
 )

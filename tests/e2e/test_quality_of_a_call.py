@@ -24,7 +24,8 @@ async def test_packets_are_counted_over_holds_and_refreshes(server: Server) -> N
         await log.wait("call.established")
         to = (HOST, int(re.findall(r"^m=audio (\d+)", answer.text, re.MULTILINE)[0]))
         counts = []
-        for more in ("", "a=sendonly\r\n", "", "a=inactive\r\n", "", ""):  # the last one only repeats what there is
+        offers = ("", "a=sendonly\r\n", "", "a=inactive\r\n", "", "")  # the last one only repeats what there is
+        for more in offers:
             caller.send("INVITE", body=plain + more)
             await caller.acknowledge(200)
             if not more:
@@ -40,4 +41,5 @@ async def test_packets_are_counted_over_holds_and_refreshes(server: Server) -> N
     assert quality["packets_received"] == 4 * NUM_PACKETS
     assert quality["packets_lost"] == 0
     assert quality["jitter_ms"] is not None, "though the last stream had no time to measure any"
-    assert num_heard <= quality["packets_sent"] <= num_heard + 10
+    may_follow = len(offers)  # a packet between the reading of a stream's figures and the end of the stream
+    assert num_heard - may_follow <= quality["packets_sent"] <= num_heard + 10

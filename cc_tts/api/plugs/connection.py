@@ -13,6 +13,7 @@ Runs on: the event loop.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
@@ -31,7 +32,7 @@ from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, Speech, SpeechContext
 from cc_tts.api.schemas import check_text
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.prompts.utterance import CompletionCause
-from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest
+from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, NothingToSay
 from cc_tts.speech.prompt import PromptDefaults, TextContent
 
 MAX_FRAME_IN_BYTES: Final = 65_536  # unmeasured
@@ -240,7 +241,8 @@ class SpeechConnection(Connection[str | bytes]):
             await asyncio.wait(before)
         try:
             if await context.speech.begins():
-                await self._speak_to_the_end(context)
+                with suppress(NothingToSay):  # the protocols end a text without audio as they end any other
+                    await self._speak_to_the_end(context)
         except CcTtsError as error:
             self._fail(context, error)
         except ConnectionError:

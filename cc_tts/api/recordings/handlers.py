@@ -177,5 +177,6 @@ async def _complete(request: web.Request) -> tuple[RecordingInfo, Path]:
 
 
 def _view(request: web.Request, info: RecordingInfo) -> shapes.Recording:
-    live = request.app[CONTEXT].registry.recordings.live(info.recording_id)
-    return shapes.Recording.on_disk(info) if live is None else shapes.Recording.live(live)
+    recordings = request.app[CONTEXT].registry.recordings
+    live = recordings.live(info.recording_id)
+    return shapes.Recording.on_disk(recordings.latest(info)) if live is None else shapes.Recording.live(live)

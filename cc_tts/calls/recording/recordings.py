@@ -71,7 +71,8 @@ class Recordings:
         self._live: dict[str, tuple[RecordingOwner, Recording]] = {}
         self._looked_for: dict[str, int] = {}
         """Recordings that have ended, as far as is known, and since when."""
-        self._finished: set[str] = set()
+        self._finished: dict[str, RecordingInfo] = {}
+        """The final information about recordings that were told of, until it is on the disk."""
         self._tasks = TaskSet()
         self._wake = asyncio.Event()
         self._must_look = False
@@ -91,6 +92,10 @@ class Recordings:
     def live(self, recording_id: str) -> Recording | None:
         found = self._live.get(recording_id)
         return None if found is None else found[1]
+
+    def latest(self, info: RecordingInfo) -> RecordingInfo:
+        """Return what is known of a recording of which ``info`` is on the disk. Its last event may be a moment ahead."""
+        return self._finished.get(info.recording_id, info)
 
     def new_id(self) -> str:
         return self._nodes.new_id("rec")
@@ -193,10 +198,10 @@ class Recordings:
         """Publish once that a recording is over, and deliver it."""
         if info.recording_id in self._finished:
             return
-        self._finished.add(info.recording_id)
         self._looked_for.pop(info.recording_id, None)
         if (found := self._live.pop(info.recording_id, None)) is not None:
             info = found[0].over(info)
+        self._finished[info.recording_id] = info
         self._metrics.recordings_active.set(len(self._live))
         if not info.is_told:
             self._tell(info)
@@ -241,7 +246,7 @@ class Recordings:
         except OSError as error:
             log.error("recording_not_noted", recording_id=info.recording_id, detail=str(error))
         else:
-            self._finished.discard(info.recording_id)
+            self._finished.pop(info.recording_id, None)
 
     # --- the disk --------------------------------------------------------------------------------------------------------
 

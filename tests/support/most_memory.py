@@ -37,4 +37,4 @@ def most_bytes(work: Callable[[], object]) -> int:
     """The most that there is at a time of what ``work`` makes."""
     with torch.inference_mode(), _Counted() as counted:
         work()
-    return counted.most_bytes
+    return int(counted.most_bytes)

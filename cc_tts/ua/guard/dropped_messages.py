@@ -134,7 +134,7 @@ class DroppedMessages:
     def _remote_at(self, dropped: _Dropped, *, is_datagram: bool) -> int:
         """Return where the address of the far side is kept; 0 if that is unknown."""
         if not is_datagram:
-            return dropped.transport + _KIND_AT + ctypes.sizeof(ctypes.c_long)
+            return int(dropped.transport) + _KIND_AT + ctypes.sizeof(ctypes.c_long)
         if ctypes.string_at(dropped.data - 1, 1) in b"\r\n":  # it begins in the middle of the buffer
             return 0
         # Behind the buffer a pjsip_rx_data has a zero, the length of what came and the address.

@@ -255,7 +255,8 @@ def test_what_is_wrong_for_many_keys_or_queries_alone_shows_in_the_trial(
 
     def wrong(queries: "Tensor", kept: "Tensor", **more: Any) -> "Tensor":
         num_places = queries.shape[1] // kept.shape[3] * queries.shape[2]
-        return right(queries, kept, **more) + int(more["num_keys"] > more_keys and num_places > more_places)
+        attended: Tensor = right(queries, kept, **more)
+        return attended + int(more["num_keys"] > more_keys and num_places > more_places)
 
     monkeypatch.setattr(page_kernels, "attend", wrong)
     assert attention_apart(torch.device("cpu"), torch.float32, "auto") > MOST_APART

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from cc_tts.text.en.numbers import NOTHING_COUNTED, cardinal, ordinal, plural, two_digits, year
+from cc_tts.text.en.numbers import NO_QUANTITY, cardinal, ordinal, plural, two_digits, year
 from cc_tts.text.substitution import ends_sentence, in_order, kept_stop
 
 _MONTHS = (
@@ -98,7 +98,6 @@ _PART_AFTER = re.compile(
 )
 _IN = re.compile(r"\s?-?in\b")
 _SLASHED_BEFORE = re.compile(r"(?<![\w/.])(?P<first>\d{1,2})/(?P<second>\d{1,2}),?(?:\s(?:and|or|&|then))?\s$")
-_NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _LISTED = frozenset({"and", "or"})
 _RULER_PARTS = frozenset({2, 4, 8, 16, 32, 64})
 _HIGHEST_SCORES = frozenset({5, 10})
@@ -185,7 +184,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
     def day_range(match: re.Match[str]) -> str | None:
         days = [_DAY.fullmatch(match[name]) for name in ("first", "last")]
         said = [numeric(day) for day in days if day]
-        if match["joint"].strip() in _LISTED and not _NO_QUANTITY.match(match.string, match.end()):
+        if match["joint"].strip() in _LISTED and not NO_QUANTITY.match(match.string, match.end()):
             return None
         joint = match["joint"] if match["joint"].strip().isalpha() else " to "
         return joint.join(day for day in said if day) if all(said) else None
@@ -288,7 +287,7 @@ def _is_day(match: re.Match[str]) -> bool:
         return True
     if _is_score(match):
         return False
-    if not _NO_QUANTITY.match(match.string, match.end()):
+    if not NO_QUANTITY.match(match.string, match.end()):
         return False
     previous = _SLASHED_BEFORE.search(before)
     return _is_hardly_part(match, before) or (previous is not None and _is_hardly_part(previous, ""))

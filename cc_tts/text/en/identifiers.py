@@ -5,6 +5,7 @@ import re
 from cc_tts.text.en.mixed_ids import NUMBER_WITH_SUFFIX, mixed_id
 from cc_tts.text.en.money import CURRENCY_CODES
 from cc_tts.text.en.numbers import (
+    NO_QUANTITY,
     NOTHING_COUNTED,
     amount,
     cardinal,
@@ -97,7 +98,6 @@ _VALUE = (
     r"(?P<listed>(?:(?:,[ ](?:(?:and|or|&)[ ])?|[ ](?:and|or|&)[ ])#?\d{4,12}(?![\w-]|[.,:/]\d|[ ]?%)){0,9})"
 )
 """A value, and what is listed behind it: ZIPs 77002, 77003 & 77010."""
-_NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _SMALL_RANGE = re.compile(r"\d{1,2}-\d{1,2}")
 _STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
 _MIN_WEAK_DIGITS = 4  # unmeasured
@@ -211,9 +211,9 @@ def _named(match: re.Match[str]) -> str | None:
     value, connector = match["value"], match["connector"].strip(" –—-")
     if connector in _MAY_COUNT and not _STRONG.fullmatch(match["name"]):
         is_short = not connector and len(value) < _MIN_WEAK_DIGITS
-        if is_short or not _NO_QUANTITY.match(match.string, match.end()):
+        if is_short or not NO_QUANTITY.match(match.string, match.end()):
             return None
-    if _SMALL_RANGE.fullmatch(value) and not _NO_QUANTITY.match(match.string, match.end()):
+    if _SMALL_RANGE.fullmatch(value) and not NO_QUANTITY.match(match.string, match.end()):
         return None  # a PIN of 4-8 digits
     if match["name"].lower() == "codes" and len(value) < _MIN_WEAK_DIGITS:
         return None  # the codes 10 minutes ago

@@ -39,6 +39,7 @@ NOTHING_COUNTED = (
     r"|resets|renews|clears|posts|rings)\b)[a-z-]{2,30}s\b|\s(?:people|staff|men|women|of|new|more)\b)"
 )
 """Behind the number of a telephone, flight or train; not behind ``300`` in "call 300 customers"."""
+NO_QUANTITY = re.compile(NOTHING_COUNTED)
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,7 @@ from cc_tts.text.en.identifiers import say_identifiers
 from cc_tts.text.en.money import CURRENCY_CODES, say_money
 from cc_tts.text.en.numbers import (
     DIGIT_BY_DIGIT_FROM,
-    NOTHING_COUNTED,
+    NO_QUANTITY,
     amount,
     cardinal,
     digit_groups,
@@ -79,7 +79,6 @@ _LIMITS = (
 _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 _CARDINAL = r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
 _NUM_IP_PARTS = 4
-_NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _MIN_CODE_DIGITS = 4  # of a build or of a tariff; unmeasured
 _ROUND = re.compile("00$")
 _AMOUNT_BEFORE = re.compile(
@@ -121,9 +120,7 @@ def _number(match: re.Match[str]) -> str:
         is_code = len(whole) >= DIGIT_BY_DIGIT_FROM and whole.isdigit()
         return f"{digit_groups(whole)} point {digits(rest)}" if is_code else amount(written)
     before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
-    counts = (
-        _ROUND.search(written) or _AMOUNT_BEFORE.search(before) or not _NO_QUANTITY.match(match.string, match.end())
-    )
+    counts = _ROUND.search(written) or _AMOUNT_BEFORE.search(before) or not NO_QUANTITY.match(match.string, match.end())
     if counts or len(written) < _MIN_CODE_DIGITS:
         return integer(written)
     if len(written) == _MIN_CODE_DIGITS:

@@ -249,7 +249,7 @@ async def test_nothing_that_is_said_or_pressed_is_logged(server: Server) -> None
 
 
 async def test_the_example_of_the_documents_is_an_echo(server: Server, tmp_path: Path) -> None:
-    page = (ROOT / "docs/for-voice-agent-developers.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/developers/agents.md").read_text(encoding="utf-8")
     script = tmp_path / "example.py"
     script.write_text(page.partition("\n## Media stream\n")[2].partition("```python\n")[2].partition("```")[0])
     said = noise(100, seed=9)

@@ -39,7 +39,12 @@ from tests.support.page_samples import (
 pytestmark = pytest.mark.e2e
 
 PAGES: Final = (
-    "docs/for-voice-agent-developers.md",
+    "docs/developers/README.md",
+    "docs/developers/calls.md",
+    "docs/developers/speak.md",
+    "docs/developers/agents.md",
+    "docs/developers/events.md",
+    "docs/developers/api.md",
     "docs/for-telephony-engineers.md",
     "README.md",
     "docs/operators/configure.md",

@@ -98,7 +98,7 @@ async def check_an_answer(server: Server, phone: SoftphoneProcess) -> None:
 
 
 def example_in(folder: Path) -> Path:
-    page = (ROOT / "docs/for-voice-agent-developers.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/developers/agents.md").read_text(encoding="utf-8")
     script = folder / "example.py"
     script.write_text(page.partition("\n## Text stream\n")[2].partition("```python\n")[2].partition("```")[0])
     return script

@@ -16,7 +16,7 @@ from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
-PAGE = Path(__file__).parents[2] / "docs" / "for-voice-agent-developers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "developers" / "README.md"
 KEYS = ["source", "spoken", "language", "voice"]
 
 

@@ -23,7 +23,7 @@ MAX_WORDS_S: Final = 60.0
 MAX_ROUNDS: Final = 50
 """The most rounds; fifty of the longest waits are half an hour (unmeasured)."""
 DEAD_AIR_S: Final = 3.0
-"""Longer silence is dead air: Amazon Connect counts it as non-talk time (docs/for-voice-agent-developers.md)."""
+"""Longer silence is dead air: Amazon Connect counts it as non-talk time (docs/developers/agents.md)."""
 WAIT_S: Final = 10.0
 """The longest wait for the agent to begin, to stop, or to finish (unmeasured)."""
 INTERRUPT_AFTER_S: Final = 1.0

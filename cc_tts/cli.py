@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cc_tts.engines.remote.workers import RemoteWorkers
     from cc_tts.speech.prompt import SequenceContent, TextContent
     from cc_tts.speech.reading import ReadChunk
-    from cc_tts.voices.enrolment import ReferenceEncoder
     from cc_tts.voices.voice import Voice
 
 EXIT_USAGE = 2
@@ -122,7 +121,7 @@ def _parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.Arg
             fill(command)
 
     def fill_voices(voices: argparse.ArgumentParser) -> None:
-        from cc_tts.voices.commands import add_voice_commands
+        from cc_tts.engines.enrolment.commands import add_voice_commands
 
         voices.add_argument("--language", help="only voices of this language")
         quick_help = "do not measure what the voices of the CPU cost here"
@@ -130,7 +129,7 @@ def _parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.Arg
         say_help = "speak a sentence with this voice into ID.wav, as a caller hears it"
         voices.add_argument("--say", metavar="ID", help=say_help)
         voices.set_defaults(run=_voices)
-        add_voice_commands(voices, make_encoder=_reference_encoder, normalize=_normalized, parents=[common])
+        add_voice_commands(voices, normalize=_normalized, parents=[common])
 
     def fill_model(model: argparse.ArgumentParser) -> None:
         from cc_tts.engines.cosyvoice.model.directory import add_model_commands
@@ -479,12 +478,6 @@ def _normalized(text: str, language: str) -> str:
     from cc_tts.text.normalizer import Normalizer
 
     return Normalizer().normalize(text, language)
-
-
-def _reference_encoder(model: Path) -> "ReferenceEncoder":
-    from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder
-
-    return CosyVoiceReferenceEncoder(model)
 
 
 def _fill_config(config: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

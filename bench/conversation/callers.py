@@ -34,7 +34,7 @@ from bench.report import percentiles
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.g711 import ulaw_decode, ulaw_encode
-from cc_tts.media.speech_activity import SPEECH_PEAK
+from cc_tts.media.levels import SPEECH_PEAK
 from cc_tts.softphone.rtp.packets import (
     EVENT_PAYLOAD_TYPE,
     PAYLOAD_TYPES,

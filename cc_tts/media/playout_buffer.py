@@ -32,6 +32,7 @@ from enum import Enum, auto
 from typing import Final
 
 from cc_tts.audio import BYTES_PER_SAMPLE, AudioFormat
+from cc_tts.media.levels import is_audible
 from cc_tts.media.playout_events import (
     PlayoutCause,
     PlayoutEvent,
@@ -42,7 +43,6 @@ from cc_tts.media.playout_events import (
     PlayoutStarted,
     PlayoutUnderrun,
 )
-from cc_tts.media.speech_activity import is_audible
 
 FADE_MS: Final = 5.0
 """Length of a ramp, ms (unmeasured)."""

@@ -4,13 +4,11 @@ on.
 """
 
 import hashlib
-import io
 import struct
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
@@ -22,7 +20,6 @@ from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
 MIN_DURATION_S: Final = 1.0  # unmeasured
 MAX_DURATION_S: Final = 30.0  # the speech tokenizer takes no more (spec §7.3)
 MIN_RATE_HZ: Final = 16_000  # unmeasured
-MAX_RATE_HZ: Final = 192_000  # unmeasured
 
 FULL_SCALE: Final = 0.999
 MAX_CLIPPED_SHARE: Final = 0.005  # unmeasured
@@ -85,10 +82,11 @@ class ReferenceEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Mono audio in −1 … 1."""
+    """Mono audio in −1 … 1. ``data``: the bytes of its file, by which its voice is found again."""
 
     audio: Samples
     rate_hz: int
+    data: bytes = b""
 
     @property
     def duration_s(self) -> float:
@@ -96,60 +94,31 @@ class Recording:
 
 
 def enrol(
-    wav: Path,  # 1 to 30 s of one person speaking, at 16 kHz or more
-    transcript: str | None,  # what is said in it; None for a voice whose language model is given none (spec §3.2)
+    recording: Recording,
+    words: str | None,
     encoder: ReferenceEncoder,
-    cache: EmbeddingCache,
     *,
+    name: str,
+    cache: EmbeddingCache | None = None,
     trim_to_chunk: bool = True,
-    normalize: Callable[[str], str] = str,  # to the words that are heard, from which the language model goes on
-    announced: Callable[[str, float], AbstractContextManager[None]] = lambda _name, _duration_s: nullcontext(),
+    announced: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> EnrolledVoice:
-    """Make a voice of a recording, or take it from the cache if it was made before.
+    """Make a voice of a recording of one person, or take it from the cache if it was made before. ``words``: what is said in
+    it, as it is heard; ``None`` for a voice whose language model is given nothing (spec §3.2).
 
     Tokens and mel come to one length, two frames a token (spec §7.3). A recording that is too long for the language model
     is not cut, since nothing says which words of the transcript would go: the model is given none of it, with a warning.
     ``trim_to_chunk`` shortens the reference of the *flow* to :func:`num_flow_tokens`: the oldest tokens go. ``announced`` is
-    entered with the recording's name and length in seconds while ``encoder`` works. Raises ``PromptUnusable``.
+    entered while ``encoder`` works. Raises ``PromptUnusable``, which begins with the recording's ``name``.
     """
-    data = read_file(wav)
-    words = None if transcript is None else spoken_words(transcript, normalize)
-    key = voice_key(data, words or "", encoder.fingerprint, trim_to_chunk=trim_to_chunk)
-    known = cache.load(key)
-    if known is not None:
-        return known
-    recording = read_wav(data, name=wav.name)
-    warnings = check_reference(recording, words, name=wav.name)
-    with announced(wav.name, recording.duration_s):
-        features = encoder.encode(recording.audio, recording.rate_hz)
-    voice = voice_of(features, recording, words or "", key, encoder.fingerprint, warnings, trim_to_chunk=trim_to_chunk)
-    cache.store(voice)
-    return voice
-
-
-def spoken_words(transcript: str, normalize: Callable[[str], str]) -> str:
-    words = unicodedata.normalize("NFC", transcript).strip()
-    return normalize(words) or words
-
-
-def check_reference(recording: Recording, words: str | None, *, name: str) -> list[str]:
-    """Check a recording and its transcript, if it has one; see the checks of each."""
     warnings = check_recording(recording, name=name)
-    return warnings if words is None else warnings + check_transcript(words, recording.duration_s)
-
-
-def voice_of(
-    features: ReferenceFeatures,
-    recording: Recording,
-    words: str,
-    key: str,
-    fingerprint: str,
-    warnings: Iterable[str],
-    *,
-    trim_to_chunk: bool = True,
-) -> EnrolledVoice:
-    """Make a voice from the features of a recording; see :func:`enrol`. Raises ``PromptUnusable``."""
-    warnings = list(warnings)
+    if words is not None:
+        warnings += check_transcript(words, recording.duration_s)
+    key = voice_key(recording.data, words or "", encoder.fingerprint, trim_to_chunk=trim_to_chunk)
+    if cache is not None and (known := cache.load(key)) is not None:
+        return known
+    with announced():
+        features = encoder.encode(recording.audio, recording.rate_hz)
     num_tokens = min(len(features.mel) // 2, len(features.tokens))
     if num_tokens == 0:
         raise PromptUnusable("the recording gives no speech tokens; it is too short")
@@ -157,10 +126,10 @@ def voice_of(
     if is_too_long:
         warnings.append(_TOO_LONG_FOR_LM.format(num_tokens / TOKENS_PER_S))
     surplus = num_tokens - num_flow_tokens(num_tokens) if trim_to_chunk else 0
-    return EnrolledVoice(
+    voice = EnrolledVoice(
         key=key,
-        transcript=words,
-        fingerprint=fingerprint,
+        transcript=words or "",
+        fingerprint=encoder.fingerprint,
         duration_s=recording.duration_s,
         warnings=tuple(warnings),
         llm_tokens=np.ascontiguousarray(features.tokens[: 0 if is_too_long else num_tokens], dtype=np.int32),
@@ -168,14 +137,14 @@ def voice_of(
         flow_mel=np.ascontiguousarray(features.mel[2 * surplus : 2 * num_tokens], dtype=np.float32),
         embedding=np.ascontiguousarray(features.embedding, dtype=np.float32),
     )
+    if cache is not None:
+        cache.store(voice)
+    return voice
 
 
-def read_file(wav: Path) -> bytes:
-    """Return the bytes of a recording. Raises ``PromptUnusable``."""
-    try:
-        return wav.read_bytes()
-    except OSError as error:
-        raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
+def spoken_words(transcript: str, normalize: Callable[[str], str]) -> str:
+    words = unicodedata.normalize("NFC", transcript).strip()
+    return normalize(words) or words
 
 
 def num_flow_tokens(num_tokens: int) -> int:
@@ -238,15 +207,15 @@ def check_recording(recording: Recording, *, name: str = "recording") -> list[st
 
 def _check_form(recording: Recording, name: str) -> None:
     seconds = recording.duration_s
-    if not MIN_RATE_HZ <= recording.rate_hz <= MAX_RATE_HZ:
+    if recording.rate_hz < MIN_RATE_HZ:
         raise PromptUnusable(
-            f"{name}: sampled at {recording.rate_hz} Hz; it must be {MIN_RATE_HZ} to {MAX_RATE_HZ} Hz, best 24000 or "
+            f"{name}: sampled at {recording.rate_hz} Hz; it must be {MIN_RATE_HZ} Hz at least, best 24000 or "
             "48000 (a telephone recording has lost what makes the voice)"
         )
     if seconds < MIN_DURATION_S:
         raise PromptUnusable(f"{name}: {seconds:.2f} s long; it must be 1 s at least, best 5 to 10 s")
     if seconds > MAX_DURATION_S:
-        raise PromptUnusable(f"{name}: {seconds:.1f} s long; it must be 30 s at most, best 5 to 10 s. Cut it")
+        raise PromptUnusable(f"{name}: longer than {MAX_DURATION_S:g} s; best are 5 to 10 s. Cut it")
     if not np.isfinite(recording.audio).all():
         raise PromptUnusable(f"{name}: holds values that are not numbers; export it again")
 
@@ -258,80 +227,3 @@ def _levels_dbfs(audio: Samples, rate_hz: int) -> npt.NDArray[np.float64]:
     frames = frames - frames.mean()  # a constant is not sound
     power: npt.NDArray[np.float64] = np.maximum(np.mean(frames**2, axis=1), 1e-12)
     return 10.0 * np.log10(power)
-
-
-_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_UNKNOWN_SIZE: Final = 0xFFFFFFFF  # written by programs that did not know the length in advance
-
-
-def read_wav(data: bytes, *, name: str = "recording") -> Recording:
-    """Decode a RIFF WAVE file: PCM of 16, 24 or 32 bit, or float of 32 or 64; channels are averaged (spec §7.3).
-
-    Our own reader since the standard library's knows neither floats nor, before Python 3.12, the extensible header that
-    most editors write for 24 bit. Raises ``PromptUnusable`` for another or a truncated file.
-    """
-    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        kinds = (f" but {kind} file" for (at, mark), kind in _OTHER_FORMATS.items() if data.startswith(mark, at))
-        raise PromptUnusable(f"{name}: not a WAV file{next(kinds, '')}; convert it to WAV, 16 bit, mono")
-    file = io.BytesIO(data)
-    file.seek(12)
-    layout: tuple[int, int, int, int] | None = None
-    while len(header := file.read(8)) == 8:  # noqa: PLR2004
-        chunk, size = header[:4], int.from_bytes(header[4:], "little")
-        if chunk == b"fmt ":
-            layout = _wav_format(file.read(size + size % 2), name)
-        elif chunk == b"data":
-            if layout is None:
-                raise PromptUnusable(f"{name}: damaged, its samples come before their description")
-            body = file.read() if size == _UNKNOWN_SIZE else file.read(size)
-            if size not in {len(body), _UNKNOWN_SIZE}:
-                raise PromptUnusable(
-                    f"{name}: cut short, {len(body):,} of {size:,} bytes of sound are there; copy it again"
-                )
-            tag, num_channels, rate_hz, num_bits = layout
-            return Recording(_samples(body, tag, num_channels, num_bits, name), rate_hz)
-        else:
-            file.seek(size + size % 2, io.SEEK_CUR)
-    raise PromptUnusable(f"{name}: holds no sound")
-
-
-_OTHER_FORMATS: Final = {
-    (0, b"ID3"): "an MP3", (0, b"\xff\xfb"): "an MP3", (0, b"fLaC"): "a FLAC", (0, b"OggS"): "an Ogg",
-    (0, b"RF64"): "an RF64", (4, b"ftyp"): "an MP4",
-}  # fmt: skip
-
-
-def _wav_format(header: bytes, name: str) -> tuple[int, int, int, int]:
-    """Format tag, channels, sample rate in Hz, bits of a sample."""
-    if len(header) < 16:  # noqa: PLR2004
-        raise PromptUnusable(f"{name}: damaged, its description is too short")
-    tag, num_channels, rate_hz, _, block_bytes, num_bits = struct.unpack_from("<HHIIHH", header)
-    if tag == _EXTENSIBLE and len(header) >= 26:  # noqa: PLR2004 - the first half of the sub-format's GUID is the plain tag
-        tag = int.from_bytes(header[24:26], "little")
-    if (tag, num_bits) not in {(_PCM, 16), (_PCM, 24), (_PCM, 32), (_FLOAT, 32), (_FLOAT, 64)}:
-        raise PromptUnusable(
-            f"{name}: of a kind that is not read here (format {tag}, {num_bits} bit); "
-            "convert it to PCM of 16 or 24 bit, or to float"
-        )
-    if num_channels == 0 or rate_hz == 0 or block_bytes != num_channels * num_bits // 8:
-        raise PromptUnusable(f"{name}: damaged, its description contradicts itself")
-    return tag, num_channels, rate_hz, num_bits
-
-
-def _samples(body: bytes, tag: int, num_channels: int, num_bits: int, name: str) -> Samples:
-    width = num_bits // 8
-    num_frames = len(body) // (width * num_channels)
-    if num_frames == 0:
-        raise PromptUnusable(f"{name}: holds no sound")
-    raw = np.frombuffer(body, dtype=np.uint8, count=num_frames * width * num_channels)
-    if tag == _FLOAT:
-        values = raw.view(f"<f{width}").astype(np.float64)
-    elif width == 3:  # noqa: PLR2004
-        padded = np.zeros((len(raw) // 3, 4), dtype=np.uint8)
-        padded[:, 1:] = raw.reshape(-1, 3)  # the upper three bytes, so that the sign comes along
-        values = padded.reshape(-1).view("<i4") / 2.0**31
-    else:
-        values = raw.view(f"<i{width}") / 2.0 ** (num_bits - 1)
-    with np.errstate(over="ignore", invalid="ignore"):  # floats may be anything; what is infinite is refused later
-        mono: Samples = values.reshape(num_frames, num_channels).mean(axis=1).astype(np.float32)
-    return mono

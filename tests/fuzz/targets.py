@@ -26,6 +26,7 @@ from cc_tts.calls.events.bus import EventBus
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import load as config
 from cc_tts.config.schema import AuthConfig, Config, RouteConfig, UserConfig
+from cc_tts.engines.enrolment.recording import read_recording
 from cc_tts.engines.worker.messages import FROM_WORKER, TO_WORKER
 from cc_tts.errors import UNREADABLE, CcTtsError
 from cc_tts.mrcp.control import message as mrcp_message
@@ -53,7 +54,7 @@ from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.refer.request import refer_request
 from cc_tts.ua.sip import bye, forwarding, payload_types, reason
 from cc_tts.ua.sip import message as sip_message
-from cc_tts.voices import enrolment
+from cc_tts.voices.enrolment import check_recording
 from tests.fuzz.seeds import DIGEST, FORM_OF_RTP, INVITE, LEXICON, MRCP, MRCP_OFFER, PLS, RESPONSE, SDP, SSML, WAV
 
 CLOCK: Final = MonotonicClock()
@@ -295,7 +296,7 @@ def channel(data: bytes) -> None:
 
 def files(data: bytes) -> None:
     with contextlib.suppress(CcTtsError):
-        enrolment.check_recording(enrolment.read_wav(data))
+        check_recording(read_recording(data))
     with contextlib.suppress(ValueError):
         prompt_files.from_file("0" * 64, data)
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:

@@ -170,6 +170,7 @@ UNUSABLE: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "silent": (lambda: wav(peak=0.0), "prompt_unusable"),
     "text": (lambda: b"no audio at all", "audio_unreadable"),
     "cut": (lambda: in_format(FLAC)[:100], "audio_unreadable"),
+    "cut WAV": (lambda: wav()[:100_000], "audio_unreadable"),
 }
 
 

@@ -20,8 +20,8 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import EngineFailed, LanguageUnsupported, UnknownVoice
+from cc_tts.media.levels import is_audible
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS
-from cc_tts.media.speech_activity import is_audible
 from cc_tts.processes.supervisor import Supervisor
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]

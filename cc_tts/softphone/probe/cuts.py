@@ -21,7 +21,7 @@ BLOCK_MS: Final = 5
 LAST_MS: Final = 20
 """The length of what is heard directly before the end: two periods of a low voice (unmeasured)."""
 SILENT_DBFS: Final = -50.0
-"""Softer blocks are silence, as for ``SPEECH_PEAK`` of :mod:`cc_tts.media.speech_activity` (unmeasured)."""
+"""Softer blocks are silence, as for ``SPEECH_PEAK`` of :mod:`cc_tts.media.levels` (unmeasured)."""
 BELOW_SPEECH_DB: Final = 2.0
 """An end is abrupt if its last 20 ms are no further below the active speech level (ITU-T P.56) than this. Measured:
 sentences of espeak-ng end 5.6 to 26 dB below it, hibari's 20 to 29 dB, those that are cut in a vowel 2.4 to 7.2 dB above.

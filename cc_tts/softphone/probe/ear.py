@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.clock import NS_PER_MS
-from cc_tts.media.speech_activity import is_audible
+from cc_tts.media.levels import is_audible
 from cc_tts.softphone.rtp.packets import RATE_HZ, SAMPLES_PER_PACKET
 from cc_tts.softphone.rtp.receiver import Interval, Packet
 from cc_tts.vad.detector import LegAudio, VoiceDetector

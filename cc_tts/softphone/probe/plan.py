@@ -13,7 +13,7 @@ import numpy as np
 from cc_tts import wav_file
 from cc_tts.errors import ConfigError
 from cc_tts.media.g711 import alaw_encode, ulaw_encode
-from cc_tts.media.speech_activity import SPEECH_PEAK
+from cc_tts.media.levels import SPEECH_PEAK
 from cc_tts.softphone.rtp.packets import RATE_HZ
 
 SENTENCE: Final = "Hello. Please tell me what you can do for me, and how it works."

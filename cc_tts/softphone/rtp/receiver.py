@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media import g711
-from cc_tts.media.speech_activity import is_audible
+from cc_tts.media.levels import is_audible
 from cc_tts.softphone.rtp.packets import (
     EVENT_PAYLOAD_TYPE,
     RATE_HZ,

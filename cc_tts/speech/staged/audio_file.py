@@ -4,8 +4,6 @@ Each file is read in a process of its own with a bound on time and memory, since
 is written in C: a file that crashes it costs that file.
 """
 
-import io
-import re
 import resource
 import sys
 from typing import Any, Final
@@ -14,16 +12,12 @@ import numpy as np
 import soxr
 
 from cc_tts.errors import AudioUnreadable
+from cc_tts.media import sound_file
 
 TIMEOUT_S: Final = 60.0
 """The time limit for a file (unmeasured); ten minutes of MP3 take some 2 s on one core."""
 MAX_MEMORY_BYTES: Final = 2 << 30
 """The address space of the process (unmeasured); numpy alone maps some 500 MB."""
-MAX_CHANNELS: Final = 8
-"""The most channels that are mixed to one (unmeasured)."""
-MAX_RATE_HZ: Final = 192_000
-"""The highest sampling rate that is read (unmeasured)."""
-NOT_AUDIO: Final = "this is no audio file; WAV, FLAC, MP3 and Ogg are read"
 _UNREADABLE: Final = 3
 """The exit status for an unreadable file; standard error has the reason."""
 _BLOCK_S: Final = 10
@@ -33,12 +27,6 @@ _CANCELLED: Final = 1 / 1000
 """Channels cancel each other if their mix has less than this share of the power of the loudest one. One active channel among
 :data:`MAX_CHANNELS` has 1/64.
 """
-_DATA_SIZE: Final = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
-"""libsndfile's message for a WAV file whose header promises more than there is."""
-_SIZE_NOT_KNOWN: Final = 0x7FFF_0000
-"""Programs that write to a pipe put this size or more into the header, since they do not know the length (tried: sox)."""
-_MISSING_S: Final = 0.1
-"""Some headers promise slightly too much; unmeasured."""
 
 
 async def read(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
@@ -54,9 +42,9 @@ async def read(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
     except TimeoutError:
         raise AudioUnreadable(f"it takes longer than {TIMEOUT_S:g} s to read it") from None
     if status == _UNREADABLE:
-        raise AudioUnreadable(why.decode(errors="replace").strip()[:200] or NOT_AUDIO)
+        raise AudioUnreadable(why.decode(errors="replace").strip()[:200] or sound_file.NOT_AUDIO)
     if status or not pcm:
-        raise AudioUnreadable(NOT_AUDIO)
+        raise AudioUnreadable(sound_file.NOT_AUDIO)
     return pcm
 
 
@@ -75,25 +63,8 @@ def decode(data: bytes, *, rate_hz: int, max_s: float) -> bytes:
     Raises:
         AudioUnreadable: as there.
     """
-    import soundfile  # loads libsndfile, which only this process needs
-
-    try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
-            if file.channels > MAX_CHANNELS or not 0 < file.samplerate <= MAX_RATE_HZ:
-                raise AudioUnreadable(f"{file.channels} channels at {file.samplerate} Hz are not read")
-            return _pcm(file, rate_hz=rate_hz, max_s=max_s)
-    except (soundfile.LibsndfileError, RuntimeError, TypeError, ValueError):
-        raise AudioUnreadable(NOT_AUDIO) from None
-
-
-def _refuse_cut(file: Any) -> None:
-    """Raise ``AudioUnreadable`` for a truncated WAV file, of which only half a prompt would be heard."""
-    if (match := _DATA_SIZE.search(file.extra_info)) is None:
-        return
-    promised, found = int(match[1]), int(match[2])
-    found_s = file.frames / file.samplerate
-    if found and promised < _SIZE_NOT_KNOWN and found_s * (promised / found - 1) > _MISSING_S:
-        raise AudioUnreadable(f"it is cut short: {found_s:.1f} s of {found_s * promised / found:.1f} s are there")
+    with sound_file.opened(data) as file:
+        return _pcm(file, rate_hz=rate_hz, max_s=max_s)
 
 
 def _mixed(block: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
@@ -106,7 +77,6 @@ def _mixed(block: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
 
 
 def _pcm(file: Any, *, rate_hz: int, max_s: float) -> bytes:
-    _refuse_cut(file)
     source_hz: int = file.samplerate
     resampler = soxr.ResampleStream(source_hz, rate_hz, 1, dtype="float32", quality="HQ")
     left = round(max_s * source_hz)
@@ -122,7 +92,7 @@ def _pcm(file: Any, *, rate_hz: int, max_s: float) -> bytes:
         levels = mono if source_hz == rate_hz else resampler.resample_chunk(mono, last=is_last)
         parts.append(np.rint(np.clip(levels, -1.0, 1.0) * _FULL_SCALE).astype("<i2").tobytes())
     if not any(parts):
-        raise AudioUnreadable("the file has no samples")
+        raise AudioUnreadable(sound_file.NO_SAMPLES)
     return b"".join(parts)
 
 

@@ -2,7 +2,7 @@ from array import array
 
 import pytest
 
-from cc_tts.media.speech_activity import is_audible
+from cc_tts.media.levels import is_audible
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+import soundfile
 
 pytest.importorskip("safetensors")
 
 from cc_tts import cli
-from cc_tts.voices import commands
+from cc_tts.engines.enrolment import commands
 from cc_tts.voices.enrolment import ReferenceFeatures
 from cc_tts.voices.library import VoiceLibrary
 from tests.fakes.fake_engine import FakeEngine
@@ -61,7 +62,7 @@ def write_wav(path: Path, seconds: float, *, peak: float = 0.5, rate_hz: int = 2
 @pytest.fixture
 def encoder(monkeypatch: pytest.MonkeyPatch) -> CountingEncoder:
     fake = CountingEncoder()
-    monkeypatch.setattr(cli, "_reference_encoder", lambda _model: fake)
+    monkeypatch.setattr(commands, "reference_encoder", lambda _model: fake)
     for module in ("cc_tts.engines.factory", "cc_tts.startup"):
         monkeypatch.setattr(f"{module}.make_engine", lambda *_arguments, **_more: FakeEngine())
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
@@ -305,7 +306,10 @@ def test_transcript_files_that_say_nothing(
         ({"transcript": TEXT, "wav": "/nonexistent/anna.wav"}, "anna.wav: cannot be read: No such file"),
         ({"mode": "cross_lingual", "wav": "/nonexistent/anna.wav"}, "anna.wav: cannot be read: No such file"),
         ({"transcript": TEXT, "wav": "/"}, "/: not a file"),
-        ({"transcript": TEXT, "wav": __file__, "model": "/nonexistent/model"}, "test_commands.py: not a WAV file"),
+        (
+            {"transcript": TEXT, "wav": __file__, "model": "/nonexistent/model"},
+            "test_commands.py: this is no audio file",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_before_the_slow_part(
@@ -325,9 +329,7 @@ def test_what_is_wrong_is_told_before_the_slow_part(
     assert not library.folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "peak", "message"), [(3.0, 0.0, "silent"), (45.0, 0.5, "45.0 s long; it must be 30 s")]
-)
+@pytest.mark.parametrize(("seconds", "peak", "message"), [(3.0, 0.0, "silent"), (45.0, 0.5, "longer than 30 s")])
 @pytest.mark.parametrize("given", [{"transcript": TEXT}, {"mode": "cross_lingual"}])
 def test_recordings_that_no_voice_can_come_of(
     run: Run,
@@ -351,6 +353,19 @@ def test_a_file_too_long_to_be_speech_is_not_read(run: Run, tmp_path: Path, caps
         file.truncate(commands.MAX_WAV_BYTES + 1)  # a hole, no bytes on the disk
     assert run("enrol", "anna", wav=str(wav), transcript=TEXT) == 1
     assert "100,000,001 bytes; no 30 s of speech" in capsys.readouterr().err
+
+
+def test_a_recording_may_be_flac_and_must_be_whole(
+    run: Run, tmp_path: Path, library: VoiceLibrary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, rate_hz = soundfile.read(write_wav(tmp_path / "anna.wav", 4.5))
+    soundfile.write(tmp_path / "anna.flac", data, rate_hz)
+    assert run("enrol", "anna", wav=str(tmp_path / "anna.flac"), transcript=TEXT) == 0
+    assert library.load("anna")[1].duration_s == 4.5
+    cut = tmp_path / "cut.wav"
+    cut.write_bytes((tmp_path / "anna.wav").read_bytes()[:100_000])
+    assert run("enrol", "bruno", wav=str(cut), transcript=TEXT) == 1
+    assert "cut.wav: it is cut short: 2.1 s of 4.5 s are there" in capsys.readouterr().err
 
 
 def test_warnings_of_the_recording_are_told_and_kept(

@@ -37,8 +37,10 @@ from cc_tts.engines.cosyvoice.voice import features  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder  # noqa: E402
 from cc_tts.engines.cosyvoice.voice.speakers import enrolled_speakers, generation_of_fingerprint  # noqa: E402
 from cc_tts.engines.cosyvoice.worker_engine import make_loader  # noqa: E402
+from cc_tts.engines.enrolment.recording import read_recording  # noqa: E402
 from cc_tts.engines.worker.loop import description_of  # noqa: E402
 from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
+from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
 from cc_tts.voices.enrolment import enrol  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
@@ -111,6 +113,11 @@ def test_a_download_of_the_model_by_name(
     assert f"{tmp_path}/cc-tts/models/Fun-CosyVoice3-0.5B-2512\n" in capsys.readouterr().out
 
 
+def enrolled(wav: Path, directory: Path) -> EnrolledVoice:
+    recording = read_recording(wav.read_bytes())
+    return enrol(recording, "hello", CosyVoiceReferenceEncoder(directory), name=wav.name)
+
+
 def test_a_voice_is_of_the_model_that_it_was_enrolled_with(third: Path, second: Path, tmp_path: Path) -> None:
     """Its mel goes up to 12 kHz, and a voice of the other model is left out with the reason."""
     rate_hz, seconds = 24_000, 2.0
@@ -120,7 +127,7 @@ def test_a_voice_is_of_the_model_that_it_was_enrolled_with(third: Path, second: 
     wav_file.write(wav, (tone * 32767).astype("<i2").tobytes(), rate_hz=rate_hz)
     library = VoiceLibrary(tmp_path / "voices")
     for directory, voice_id in ((second, "two"), (third, "three")):
-        voice = enrol(wav, "hello", CosyVoiceReferenceEncoder(directory), library.features)
+        voice = enrolled(wav, directory)
         library.add(VoiceRecord(id=voice_id, language="en", mode="zero_shot", key=voice.key), voice)
     faults: list[str] = []
     assert set(enrolled_speakers(library, 3, on_fault=faults.append)) == {"three"}
@@ -138,7 +145,7 @@ def test_a_voice_that_is_left_out_is_told_by_the_engine(third: Path, second: Pat
     wav_file.write(tmp_path / "noise.wav", samples.tobytes(), rate_hz=24_000)
     library = VoiceLibrary(tmp_path / "voices")
     for directory, voice_id in ((second, "two"), (third, "three")):
-        voice = enrol(tmp_path / "noise.wav", "hello", CosyVoiceReferenceEncoder(directory), library.features)
+        voice = enrolled(tmp_path / "noise.wav", directory)
         library.add(VoiceRecord(id=voice_id, language="en", mode="zero_shot", key=voice.key), voice)
     (library.folder / "odd.voice.json").write_text("{")
     tts = neural_settings(third, voices_dir=str(library.folder))

@@ -24,6 +24,7 @@ from cc_tts.engines.cosyvoice.voice.encoder import (  # noqa: E402
     SpeechTokenizer,
     quick_fingerprint,
 )
+from cc_tts.engines.enrolment.recording import read_recording  # noqa: E402
 from cc_tts.voices.embedding_cache import EmbeddingCache  # noqa: E402
 from cc_tts.voices.enrolment import enrol  # noqa: E402
 from lab.cosyvoice import tiny_model  # noqa: E402
@@ -161,9 +162,10 @@ def test_a_voice_is_enrolled_from_end_to_end(graphs: Path, tmp_path: Path) -> No
         file.setsampwidth(2)
         file.setframerate(24_000)
         file.writeframes((chirp(3.3, 24_000) * 32767).astype("<i2").tobytes())
-    encoder = CosyVoiceReferenceEncoder(graphs)
-    voice = enrol(path, "hello and welcome", encoder, EmbeddingCache(tmp_path / "cache"))
+    encoder, cache = CosyVoiceReferenceEncoder(graphs), EmbeddingCache(tmp_path / "cache")
+    recording = read_recording(path.read_bytes())
+    voice = enrol(recording, "hello and welcome", encoder, name="anna", cache=cache)
     assert (len(voice.llm_tokens), len(voice.flow_tokens), voice.flow_mel.shape) == (82, 63, (126, 80))
-    again = enrol(path, "hello and welcome", encoder, EmbeddingCache(tmp_path / "cache"))
+    again = enrol(recording, "hello and welcome", encoder, name="anna", cache=cache)
     np.testing.assert_array_equal(again.flow_mel, voice.flow_mel)
     np.testing.assert_array_equal(again.embedding, voice.embedding)

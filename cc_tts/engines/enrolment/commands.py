@@ -1,6 +1,6 @@
 """``cc-tts voices enrol | remove | enrolled``: the voices of your own recordings. ``add`` is in ``public``.
 
-None of them starts an engine. What encodes a recording is handed in, as this package knows no networks.
+None of them starts an engine.
 """
 
 import argparse
@@ -19,16 +19,17 @@ import msgspec
 from cc_tts.config.schema import Config
 from cc_tts.config.sections.by_model import of_model
 from cc_tts.config.sections.models import MAIN
-from cc_tts.errors import ConfigError, did_you_mean
+from cc_tts.engines.enrolment.recording import read_recording
+from cc_tts.errors import AudioUnreadable, ConfigError, did_you_mean
 from cc_tts.voices.embedding_cache import VoiceMetadata
 from cc_tts.voices.enrolment import (
     MAX_TRANSCRIPT_CHARS,
     PromptUnusable,
+    Recording,
     ReferenceEncoder,
     check_recording,
     enrol,
-    read_file,
-    read_wav,
+    spoken_words,
 )
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceRecord, check_id, check_plain, check_record
 from cc_tts.voices.public.command import fill_add, voices_folder
@@ -45,7 +46,6 @@ _MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
 def add_voice_commands(
     voices: argparse.ArgumentParser,
     *,
-    make_encoder: Callable[[Path], ReferenceEncoder],  # from a directory of a model
     normalize: Callable[[str, str], str],  # from a transcript and its language to the words that are spoken
     parents: Sequence[argparse.ArgumentParser],  # with the options that every command takes (``--config``, ``--set``)
 ) -> None:
@@ -70,7 +70,7 @@ def add_voice_commands(
     new.add_argument("--model", default="", metavar="NAME|DIR", help="one of tts.models, or a model directory")
     new.add_argument("--keep-whole", action="store_true", help="keep the whole recording, not its last 7.5 s at most")
     new.add_argument("--replace", action="store_true", help="take the place of a voice of this name")
-    new.set_defaults(run=partial(run_enrol, make_encoder=make_encoder, normalize=normalize))
+    new.set_defaults(run=partial(run_enrol, normalize=normalize))
 
     fill_add(commands.add_parser("add", parents=shared, help="fetch a public neural voice for the CPU"))
 
@@ -82,17 +82,12 @@ def add_voice_commands(
     enrolled.set_defaults(run=run_enrolled)
 
 
-def run_enrol(
-    options: argparse.Namespace,
-    config: Config,
-    *,
-    make_encoder: Callable[[Path], ReferenceEncoder],
-    normalize: Callable[[str, str], str],
-) -> int:
+def run_enrol(options: argparse.Namespace, config: Config, *, normalize: Callable[[str, str], str]) -> int:
     """Check the input, compute the features, and keep the voice under its name."""
     config = _of_model(options, config)
     library = VoiceLibrary(voices_folder(options, config))
-    _check_recording(options.wav)
+    wav = options.wav
+    recording = _recording(wav)
     model = _model_dir(options, config)
     transcript = _transcript(options)
     record = VoiceRecord(
@@ -112,13 +107,13 @@ def run_enrol(
             "pip install -r requirements/gpu.lock or 'WHEEL[gpu]', or `make neural` for a CPU"
         )
     voice = enrol(
-        options.wav,
-        transcript,
-        make_encoder(model),
-        library.features,
-        announced=_announced,
+        recording,
+        None if transcript is None else spoken_words(transcript, lambda text: normalize(text, record.language)),
+        reference_encoder(model),
+        name=wav.name,
+        cache=library.features,
+        announced=lambda: _announced(f"{wav.name}: {recording.duration_s:.1f} s"),
         trim_to_chunk=not options.keep_whole,
-        normalize=lambda text: normalize(text, record.language),
     )
     library.store(msgspec.structs.replace(record, key=voice.key))
     _print(f"warning: {warning}" for warning in voice.warnings)
@@ -160,9 +155,9 @@ def _listed(record: VoiceRecord, entry: VoiceMetadata | None) -> list[str]:
 
 
 @contextmanager
-def _announced(name: str, duration_s: float) -> Iterator[None]:
+def _announced(what: str) -> Iterator[None]:
     """Report the slow part: reading and running 500 MB of networks."""
-    sys.stderr.write(f"{name}: {duration_s:.1f} s; loading 500 MB of networks and listening … ")
+    sys.stderr.write(f"{what}; loading 500 MB of networks and listening … ")
     sys.stderr.flush()
     outcome = "failed"
     try:
@@ -236,17 +231,26 @@ def _read_text(path: Path) -> str:
         raise PromptUnusable(f"{path}: not a text in UTF-8") from None
 
 
-def _check_recording(wav: Path) -> None:
-    """Refuse a recording that no model could use, before a model is downloaded."""
+def _recording(wav: Path) -> Recording:
+    """Return a recording; one that no model could use is refused here, before a model is downloaded."""
     try:
-        num_bytes = wav.stat().st_size
+        if not wav.is_file() and wav.exists():
+            raise PromptUnusable(f"{wav}: not a file")
+        if (num_bytes := wav.stat().st_size) > MAX_WAV_BYTES:
+            raise PromptUnusable(f"{wav}: {num_bytes:,} bytes; no 30 s of speech are that long. Cut it")
+        recording = read_recording(wav.read_bytes())
     except OSError as error:
         raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
-    if not wav.is_file():
-        raise PromptUnusable(f"{wav}: not a file")
-    if num_bytes > MAX_WAV_BYTES:
-        raise PromptUnusable(f"{wav}: {num_bytes:,} bytes; no 30 s of speech are that long. Cut it")
-    check_recording(read_wav(read_file(wav), name=wav.name), name=wav.name)
+    except AudioUnreadable as error:
+        raise PromptUnusable(f"{wav.name}: {error.detail}") from None
+    check_recording(recording, name=wav.name)
+    return recording
+
+
+def reference_encoder(model: Path) -> ReferenceEncoder:
+    from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder
+
+    return CosyVoiceReferenceEncoder(model)
 
 
 def _next_command(options: argparse.Namespace, config: Config, voice_id: str) -> str:

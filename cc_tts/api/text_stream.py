@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from cc_tts.api.calls import ON_A_CALL, call_of
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.media.connection import Connection, serve
+from cc_tts.api.media.connection import Connection, Frame, serve
 from cc_tts.api.schemas import (
     Instructions,
     Language,
@@ -56,10 +56,6 @@ class StartUtterance(PromptFields, frozen=True, tag_field="type", tag="start"):
     def prompt(self) -> Prompt:
         """Return the prompt, whose text follows; raises ``Unprocessable`` for an option that this version lacks."""
         return self.to_prompt(style_of(self))
-
-
-class Frame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the other messages."""
 
 
 class Tokens(Frame, frozen=True, kw_only=True, tag="tokens"):

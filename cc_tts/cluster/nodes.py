@@ -8,7 +8,6 @@ that has. Runs on: the event loop.
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
@@ -21,14 +20,6 @@ _RANDOM_BYTES: Final = 8
 _ID: Final = re.compile(rf"(?:call|utt|rec)_(?P<node>{NODE_NAME})_(?:[0-9a-f]{{{2 * _RANDOM_BYTES}}}){{1,2}}")
 
 log = logs.get(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Another node: its name, and the base URL of its API."""
-
-    name: str
-    url: str
 
 
 def call_id_prefix(config: Config) -> str:
@@ -72,14 +63,12 @@ class LineNodes:
         """Return an id of ``kind`` ``call``, ``utt`` or ``rec`` that is unique in the cluster."""
         return _prefix(kind, self._server, self._cluster) + secrets.token_hex(_RANDOM_BYTES)
 
-    def owner(self, id_: str) -> Owner | None:
-        """Return the other node that created this id, if it is known."""
+    def owner(self, id_: str) -> tuple[str, str] | None:
+        """Return the name and the API address of the other node that created this id, if it is known."""
         match = _ID.fullmatch(id_) if len(id_) <= MAX_ID_CHARS else None
-        if match is None:
-            return None
-        name = match["node"]
+        name = match["node"] if match else ""
         url = self.addresses.get(name)
-        return Owner(name, url) if url else None
+        return (name, url) if url else None
 
 
 def _usable(nodes: Mapping[str, str]) -> dict[str, str]:

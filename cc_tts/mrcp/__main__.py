@@ -18,8 +18,8 @@ from cc_tts.config.schema import TlsConfig
 from cc_tts.config.tls import ca_file
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.mrcp.control.connections import Control
-from cc_tts.mrcp.messages import TO_MRCP, Accept, MrcpSettings, Renew
-from cc_tts.mrcp.mrcp_calls import CHECK_S, ControlPorts, MrcpCalls, Tell
+from cc_tts.mrcp.messages import TO_MRCP, AboutOne, Accept, MrcpSettings, Renew
+from cc_tts.mrcp.mrcp_calls import CHECK_S, MrcpCalls, Tell
 from cc_tts.mrcp.sip.flows import Flow, SipListener
 from cc_tts.mrcp.sip.server import SipServer
 from cc_tts.processes import child
@@ -71,7 +71,7 @@ class MrcpServer:
             context = self._tls = tls_context(self._settings.tls)
             self._ports["tls"] = await self._listener.listen(host, config.sip_tls_port, tls=context)
             tls_port = await self.control.listen(host, config.control_tls_port, tls=context)
-        self.calls.control_ports = ControlPorts(plain, tls_port)
+        self.calls.control_ports = {False: plain, True: tls_port}
         named = {f"sip_{kind}": port for kind, port in self._ports.items()} | {
             "control": plain,
             "control_tls": tls_port,
@@ -83,7 +83,7 @@ class MrcpServer:
             self.calls.is_accepting = message.accepting
         elif isinstance(message, Renew):
             self._renew(message)
-        else:
+        elif isinstance(message, AboutOne):
             self.calls.take(message, payload)
 
     def _renew(self, renewed: Renew) -> None:

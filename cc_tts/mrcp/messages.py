@@ -2,12 +2,12 @@
 
 ::
 
-    OpenSpeech · StartSpeech · JumpSpeech · SpeechProgress · CloseSpeech ──▸ server ──▸ SpeechTaken · SpeechJumped ·
+    OpenSpeech · StartSpeech · JumpSpeech · SpeechProgress · CloseSpeech ──▸ server ──▸ Taken · SpeechJumped ·
     DefineLexicon · MrcpCallOver · Sessions                               ──▸        ──▸ SpeechAudio · SpeechMark ·
-                                                                                        SpeechOver · LexiconTaken ·
-                                                                                        Renew · Accept
+                                                                                        SpeechOver · Renew · Accept
 
-A speech begins with ``OpenSpeech``, whose payload is the text, and ends with ``CloseSpeech``, whatever came before.
+A speech begins with ``OpenSpeech``, whose payload is the text, and ends with ``CloseSpeech``, whatever came before. The
+MRCP process numbers speeches and lexicons in one sequence.
 """
 
 from typing import Final, Literal
@@ -97,7 +97,7 @@ class CloseSpeech(Message, frozen=True):
 class DefineLexicon(Message, frozen=True):
     """A client defines a lexicon (the payload) for its session."""
 
-    request_id: int
+    number: int
     mrcp_call_id: str
     name: str
 
@@ -114,51 +114,43 @@ class Sessions(Message, frozen=True):
     num: int
 
 
-class SpeechTaken(Message, frozen=True):
-    """Whether the text can be spoken: ``code`` is empty if it can, else that of an error."""
+class AboutOne(Message, frozen=True):
+    """About one speech or lexicon, by its number."""
 
-    speech_id: int
+    number: int
+
+
+class Taken(AboutOne, frozen=True):
+    """Whether the text can be spoken, or the lexicon is valid: ``code`` is empty if so, else that of an error."""
+
     code: str = ""
     detail: str = ""
 
 
-class SpeechJumped(Message, frozen=True):
+class SpeechJumped(AboutOne, frozen=True):
     """The following audio begins at another place. ``restarts``: it begins at the beginning, since an earlier place was
     wanted. ``code`` is empty, or that of an error, after which the text continues as before.
     """
 
-    speech_id: int
     at_ms: float
     restarts: bool
     code: str = ""
     detail: str = ""
 
 
-class SpeechAudio(Message, frozen=True):
+class SpeechAudio(AboutOne, frozen=True):
     """The next audio of a speech (the payload)."""
 
-    speech_id: int
 
-
-class SpeechMark(Message, frozen=True):
+class SpeechMark(AboutOne, frozen=True):
     """A mark in the text was reached."""
 
-    speech_id: int
     name: str
 
 
-class SpeechOver(Message, frozen=True):
+class SpeechOver(AboutOne, frozen=True):
     """No more audio will come; ``code`` is empty if all was sent, else that of an error."""
 
-    speech_id: int
-    code: str = ""
-    detail: str = ""
-
-
-class LexiconTaken(Message, frozen=True):
-    """Whether a lexicon is valid."""
-
-    request_id: int
     code: str = ""
     detail: str = ""
 
@@ -180,5 +172,5 @@ FROM_MRCP: Final[tuple[type[Message], ...]] = (
     OpenSpeech, StartSpeech, JumpSpeech, SpeechProgress, CloseSpeech, DefineLexicon, MrcpCallOver, Sessions,
 )  # fmt: skip
 TO_MRCP: Final[tuple[type[Message], ...]] = (
-    SpeechTaken, SpeechJumped, SpeechAudio, SpeechMark, SpeechOver, LexiconTaken, Renew, Accept,
+    Taken, SpeechJumped, SpeechAudio, SpeechMark, SpeechOver, Renew, Accept,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 ::
 
     INVITE ─▸ begin ─▸ MrcpCall ─▸ answer           MRCP request ─▸ Synthesizer ─▸ messages to the server
-                       └─ RtpLine, Synthesizer      messages of the server ─▸ Synthesizer, RtpLine
+                       └─ RtpLine, Synthesizer      messages of the server ─▸ Synthesizer ─▸ RtpLine
 
 Runs on: the event loop.
 """
@@ -11,35 +11,21 @@ Runs on: the event loop.
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded
-from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.control.synthesizer import Synthesizer
-from cc_tts.mrcp.messages import (
-    CloseSpeech,
-    LexiconTaken,
-    MrcpCallOver,
-    MrcpSettings,
-    Sessions,
-    SpeechAudio,
-    SpeechJumped,
-    SpeechMark,
-    SpeechOver,
-    SpeechProgress,
-    SpeechTaken,
-)
+from cc_tts.mrcp.messages import AboutOne, MrcpCallOver, MrcpSettings, Sessions, SpeechProgress
 from cc_tts.mrcp.rtp.codecs import Codec
 from cc_tts.mrcp.rtp.line import RtpLine, Target
 from cc_tts.mrcp.rtp.pacer import Pacer
 from cc_tts.mrcp.rtp.ports import RtpPorts
 from cc_tts.mrcp.sip import sdp
-from cc_tts.mrcp.sip.sdp import Accepted, Media, Offer
+from cc_tts.mrcp.sip.sdp import Accepted, Media
 from cc_tts.mrcp.sip.server import Dialog, Refusal
 from cc_tts.processes.channel import Message
 
@@ -49,17 +35,6 @@ CHECK_S: Final = 1.0
 log = logs.get(__name__)
 
 Tell = Callable[[Message, bytes], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ControlPorts:
-    """The ports that clients connect to; 0 for none."""
-
-    plain: int = 0
-    tls: int = 0
-
-    def of(self, media: Media) -> int:
-        return self.tls if media.is_tls else self.plain
 
 
 class MrcpCall:
@@ -89,15 +64,15 @@ class MrcpCall:
             read = sdp.read(offer)
         except sdp.BadSdp as error:
             raise Refusal(400, str(error)) from None
-        if not read.has_control:
+        if not any(each.is_control for each in read):
             raise Refusal(488, "The offer has no m=application line of MRCPv2")
         ports = self._calls.control_ports
-        control = next((each for each in read.media if each.is_our_resource and ports.of(each)), None)
-        audio = read.audio_of(control)
+        control = next((each for each in read if each.is_our_resource and ports[each.is_tls]), None)
+        audio = sdp.audio_of(read, control)
         codec = audio.codec() if audio is not None else None
         if audio is not None and codec is None:
             raise Refusal(488, "No codec of PCMU, PCMA, L16/8000 and L16/16000 is offered")
-        if any(each.kind == "audio" and each.port for each in read.media) and audio is None:
+        if any(each.kind == "audio" and each.port for each in read) and audio is None:
             raise Refusal(488, "Audio is spoken over RTP/AVP only")
         is_speaking = self.synthesizer is not None and self.synthesizer.num_speaks > 0
         if codec is not None and is_speaking and codec.rate_hz != self._line.spoken_rate_hz:
@@ -111,7 +86,7 @@ class MrcpCall:
         return self._calls.public_address or self._dialog.flow.local_host
 
     def _accepted(
-        self, offer: Offer, wanted: Media | None, audio: Media | None, codec: Codec | None
+        self, offer: Sequence[Media], wanted: Media | None, audio: Media | None, codec: Codec | None
     ) -> tuple[Accepted, ...]:
         self._set_audio(audio, codec)
         if wanted is None:
@@ -119,9 +94,9 @@ class MrcpCall:
         elif self.synthesizer is None:
             self.synthesizer = self._calls.open_channel(self)
         found = []
-        for media in offer.media:
+        for media in offer:
             if media is wanted and self.synthesizer is not None:
-                found.append(Accepted(self._calls.control_ports.of(media), channel=self.synthesizer.channel_id))
+                found.append(Accepted(self._calls.control_ports[media.is_tls], channel=self.synthesizer.channel_id))
             elif media is audio:
                 direction = "sendonly" if media.is_heard else "inactive"
                 found.append(Accepted(self._line.port, codec=codec, direction=direction))
@@ -147,35 +122,8 @@ class MrcpCall:
     def _close_channel(self, reason: str) -> None:
         if self.synthesizer is not None:
             self.synthesizer.close(reason)
-            self._calls.close_channel(self, self.synthesizer.channel_id)
+            self._calls.close_channel(self.synthesizer.channel_id)
             self.synthesizer = None
-
-    def take(self, message: Message, payload: bytes) -> None:
-        """Handle a message of the server about a speech or a lexicon of this call."""
-        if (synthesizer := self.synthesizer) is None:
-            return
-        match message:
-            case LexiconTaken():
-                synthesizer.on_lexicon(message)
-            case SpeechTaken():
-                synthesizer.on_taken(message)
-            case SpeechJumped():
-                synthesizer.on_jumped(message)
-            case SpeechMark(speech_id=number, name=name):
-                synthesizer.on_mark(number, name)
-            case SpeechAudio(speech_id=number) if synthesizer.takes_audio(number):
-                self._write(payload)
-            case SpeechOver(speech_id=number) if synthesizer.takes_audio(number):
-                if message.code:
-                    synthesizer.on_failed(message)
-                else:
-                    self._line.finish()
-
-    def _write(self, pcm: bytes) -> None:
-        try:
-            self._line.write(pcm)
-        except (PlayoutOverflow, ValueError) as error:
-            log.error("playout_failed", detail=str(error))
 
 
 class MrcpCalls:
@@ -192,9 +140,10 @@ class MrcpCalls:
         self._lines: dict[RtpLine, None] = {}
         self._pacer = Pacer(self._lines, clock)
         self._numbers = itertools.count(1)
-        self._of_number: dict[int, MrcpCall] = {}
-        """The speeches and lexicons that messages of the server may still be about."""
-        self.control_ports = ControlPorts()
+        self._by_number: dict[int, Synthesizer] = {}
+        """The synthesisers by the numbers of their speeches and lexicons."""
+        self.control_ports: Mapping[bool, int] = {False: 0, True: 0}
+        """The ports that clients connect to, by whether TLS is spoken there; 0 for none."""
         self.is_accepting = True
 
     @property
@@ -236,7 +185,7 @@ class MrcpCalls:
         """Return a description of the offers that we can accept."""
         ports = self.control_ports
         address = self.public_address or host
-        return sdp.capabilities(address=address, has_tls=bool(ports.tls), has_plain=bool(ports.plain))
+        return sdp.capabilities(address=address, has_tls=bool(ports[True]), has_plain=bool(ports[False]))
 
     def over(self, call: MrcpCall, reason: str) -> None:
         self._lines.pop(call.line, None)
@@ -278,48 +227,23 @@ class MrcpCalls:
             channel_id,
             mrcp_call_id=call.id,
             line=call.line,
-            tell=self._tell_of_speech,
+            tell=self._tell,
             send=lambda data: self._control.send(channel_id, data),
-            new_id=lambda: self._new_number(call),
+            numbers=self._numbers,
+            by_number=self._by_number,
             clock=self._clock,
             max_queued=self._config.max_queued,
         )
         self._control.add(channel_id, synthesizer.handle)
         return synthesizer
 
-    def close_channel(self, call: MrcpCall, channel_id: str) -> None:
+    def close_channel(self, channel_id: str) -> None:
         self._control.remove(channel_id)
-        self._of_number = {number: each for number, each in self._of_number.items() if each is not call}
 
-    def _new_number(self, call: MrcpCall) -> int:
-        number = next(self._numbers)
-        self._of_number[number] = call
-        return number
-
-    def _tell_of_speech(self, message: Message, payload: bytes) -> None:
-        if isinstance(message, CloseSpeech):
-            self._of_number.pop(message.speech_id, None)
-        self._tell(message, payload)
-
-    # --- what the server tells ---------------------------------------------------------------------------------------------
-
-    def take(self, message: Message, payload: bytes) -> None:
+    def take(self, message: AboutOne, payload: bytes) -> None:
         """Handle a message of the server; dropped if its subject is over."""
-        match message:
-            case LexiconTaken(request_id=number):
-                call = self._of_number.pop(number, None)
-            case (
-                SpeechTaken(speech_id=number)
-                | SpeechJumped(speech_id=number)
-                | SpeechAudio(speech_id=number)
-                | SpeechMark(speech_id=number)
-                | SpeechOver(speech_id=number)
-            ):
-                call = self._of_number.get(number)
-            case _:
-                return
-        if call is not None:
-            call.take(message, payload)
+        if (synthesizer := self._by_number.get(message.number)) is not None:
+            synthesizer.take(message, payload)
 
     # ---------------------------------------------------------------------------------------------------------------------
 

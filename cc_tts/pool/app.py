@@ -31,11 +31,9 @@ _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 STATE: Final = web.AppKey("state", PoolState)
 
 
-class Watchers(dict[web.WebSocketResponse, str]):
-    """The open sockets with the names of their nodes, empty until a node has reported."""
-
-
-WATCHERS: Final = web.AppKey("watchers", Watchers)
+Watchers = dict[web.WebSocketResponse, str]
+"""The open sockets with the names of their nodes, empty until a node has reported."""
+WATCHERS: Final[web.AppKey[Watchers]] = web.AppKey("watchers", dict)
 
 _REPORT: Final = msgspec.json.Decoder(NodeReport)
 
@@ -49,7 +47,7 @@ def build_app(state: PoolState, *, token: str) -> web.Application:
     app = web.Application(middlewares=[_guard], client_max_size=1024)
     app[STATE] = state
     app[AUTHENTICATOR] = TokenAuthenticator([TokenConfig(token)] if token else [])
-    app[WATCHERS] = Watchers()
+    app[WATCHERS] = {}
     app[middlewares.STRANGERS] = logs.RepeatLimit(MonotonicClock())
     app.add_routes(
         [

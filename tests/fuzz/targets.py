@@ -17,7 +17,7 @@ from cc_tts import wav_file
 from cc_tts.api import schemas, text_stream
 from cc_tts.api.events import server_sent
 from cc_tts.api.http import auth, bodies, idempotency, middlewares
-from cc_tts.api.media.dialect import OwnDialect
+from cc_tts.api.media.dialect import Dialect
 from cc_tts.api.media.twilio import TwilioDialect
 from cc_tts.calls.adoption import record
 from cc_tts.calls.dialplan import routing, tts_headers
@@ -276,7 +276,7 @@ def tokens(data: bytes) -> None:
 def websockets(data: bytes) -> None:
     """What clients send over the sockets of texts and audio, and as bodies."""
     written = unicode_of(data)
-    for read in (text_stream._DECODER.decode, OwnDialect(8000).read_text, TwilioDialect().read_text):
+    for read in (text_stream._DECODER.decode, Dialect(8000).read_text, TwilioDialect().read_text):
         with contextlib.suppress(CcTtsError, *UNREADABLE):
             read(written)
     for kind in BODIES:
@@ -380,9 +380,9 @@ def mrcp(data: bytes) -> None:
 
 def mrcp_offer(data: bytes) -> None:
     offer = mrcp_sdp.read(data.decode("utf-8", "surrogateescape"))
-    accepted = tuple(mrcp_sdp.Accepted() for _ in offer.media)
+    accepted = tuple(mrcp_sdp.Accepted() for _ in offer)
     answer = mrcp_sdp.answer(offer, accepted, address="192.0.2.7", sdp_id=1, version=1)
-    assert answer.count("\r\nm=") == len(offer.media)
+    assert answer.count("\r\nm=") == len(offer)
 
 
 def mrcp_request(data: bytes) -> None:

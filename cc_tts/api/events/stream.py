@@ -3,7 +3,7 @@
 import asyncio
 import re
 from contextlib import closing
-from typing import Final, cast
+from typing import Final
 
 from aiohttp import WSCloseCode, web
 
@@ -89,7 +89,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
             if is_websocket:
                 request.app[websocket.OPEN_SOCKETS].add(socket)
                 await websocket.serve(
-                    cast("websocket.Socket", socket),
+                    socket,
                     subscription,
                     websocket.receive_nothing(socket),
                     end=lambda: (WSCloseCode.GOING_AWAY, b"the server stops"),

@@ -8,12 +8,13 @@ nothing for :data:`SEND_TIMEOUT_S` although events wait. What clients send is th
 import asyncio
 import struct
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
+import aiohttp
 import msgspec
-from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.processes.tasks import first_of
@@ -38,20 +39,8 @@ T = TypeVar("T")
 OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.AppKey("open_sockets", weakref.WeakSet)
 
 
-class Socket(Protocol):
-    """The methods that the WebSockets of both sides of aiohttp have."""
-
-    def __aiter__(self) -> AsyncIterator[WSMessage]: ...
-
-    async def send_frame(self, message: bytes, opcode: WSMsgType) -> None:
-        """Send one message; waits while too many bytes are unsent."""
-        ...
-
-    async def ping(self) -> None: ...
-
-    async def pong(self, message: bytes) -> None: ...
-
-    async def close(self, *, code: int, message: bytes) -> Any: ...
+Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+"""A WebSocket that a client has opened, or the server."""
 
 
 def why_closed(code: int, message: bytes, max_frame_bytes: int) -> bytes:

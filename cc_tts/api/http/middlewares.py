@@ -229,7 +229,7 @@ def _check_node(request: web.Request) -> None:
     id_ = request.match_info.get("id") or request.query.get(CALL_ID, "")
     owner = context.nodes.owner(id_)
     if owner is not None and not context.registry.has(id_):
-        raise problems.OtherNode(owner.name, owner.url, request.rel_url.raw_path_qs)
+        raise problems.OtherNode(*owner, request.rel_url.raw_path_qs)
 
 
 def _check_query(request: web.Request, route: Route) -> None:

@@ -1,7 +1,7 @@
 """WebSockets that the server opens to applications. No redirect is followed."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -9,7 +9,6 @@ import aiohttp
 from yarl import URL
 
 from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, why_closed
-from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.egress.http import GuardedClient, failure
 
 STOP_TIMEOUT_S: Final = 2.0  # unmeasured
@@ -37,11 +36,6 @@ class ClientSocket(aiohttp.ClientWebSocketResponse):
         return await super().close(code=code, message=why_closed(code, message, self.max_frame_bytes))
 
 
-def new_client(key: str, allowed: Callable[[], AllowedHosts] | None = None) -> GuardedClient:
-    """Return a client that opens such WebSockets; the arguments are those of :class:`.GuardedClient`."""
-    return GuardedClient(key, allowed, socket_class=ClientSocket)
-
-
 async def dial(
     client: GuardedClient,
     url: URL,
@@ -50,7 +44,9 @@ async def dial(
     max_frame_bytes: int,
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> ClientSocket | str:
-    """Return the connection that the application has accepted, or the reason why it has not."""
+    """Return the connection that the application has accepted, or the reason why it has not. ``client`` has the class
+    :class:`ClientSocket`.
+    """
     try:
         async with asyncio.timeout(timeout_s):
             socket = await client.connect(

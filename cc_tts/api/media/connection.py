@@ -14,8 +14,9 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
+import msgspec
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from cc_tts import logs
@@ -39,6 +40,10 @@ MAX_FAULTS: Final = 20  # unmeasured
 log = logs.get(__name__)
 
 T = TypeVar("T")
+
+
+class Frame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="type"):
+    """Base of the JSON messages of our own clients."""
 
 
 class Connection(ABC, Generic[T]):
@@ -78,7 +83,7 @@ class Connection(ABC, Generic[T]):
     def event(self, what: str) -> str:
         return f"{self._kind}_stream_{what}"
 
-    async def run(self, socket: Socket, *, abort: Callable[[], None]) -> None:
+    async def run(self, socket: Socket, *, abort: Callable[[], None] = lambda: None) -> None:
         """Serve until the client closes or is gone, or nothing more will be sent. ``abort`` breaks the connection.
 
         Raises:
@@ -154,16 +159,14 @@ async def serve(
     socket = websocket.new_socket(max_frame_bytes=max_frame_bytes, autoping=False)
     if not socket.can_prepare(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
-    connection = open_connection()
-    try:
-        await socket.prepare(request)
-        request.app[websocket.OPEN_SOCKETS].add(socket)
-        await connection.run(cast("Socket", socket), abort=lambda: abort(request))
-    except ConnectionError:
-        log.debug(connection.event("client_gone"), **connection.fields)
-    except Exception:  # the handshake is answered: there is no status left to give
-        log.exception(connection.event("failed"), **connection.fields)
-        abort(request)
-    finally:
-        connection.close()
+    with contextlib.closing(open_connection()) as connection:
+        try:
+            await socket.prepare(request)
+            request.app[websocket.OPEN_SOCKETS].add(socket)
+            await connection.run(socket, abort=lambda: abort(request))
+        except ConnectionError:
+            log.debug(connection.event("client_gone"), **connection.fields)
+        except Exception:  # the handshake is answered: there is no status left to give
+            log.exception(connection.event("failed"), **connection.fields)
+            abort(request)
     return socket

@@ -5,21 +5,19 @@ sent was played; and the end of the call closes the connection. The URL is the o
 redirect is followed.
 """
 
-import contextlib
 from collections.abc import Callable
-from typing import cast
+from contextlib import closing, suppress
 
-import aiohttp
 from yarl import URL
 
 from cc_tts import logs
-from cc_tts.api.events.websocket import Socket
-from cc_tts.api.media import client_socket
-from cc_tts.api.media.dialect import Dialect, OwnDialect
+from cc_tts.api.media.client_socket import STOP_TIMEOUT_S, ClientSocket, dial
+from cc_tts.api.media.dialect import Dialect
 from cc_tts.api.media.media_connection import MediaConnection
 from cc_tts.api.media.twilio import TwilioDialect
 from cc_tts.calls.call import Call
 from cc_tts.config.schema import Config, MediaDialect
+from cc_tts.egress.http import GuardedClient
 from cc_tts.errors import CcTtsError
 from cc_tts.metrics import Metrics
 from cc_tts.processes.tasks import TaskSet
@@ -34,19 +32,19 @@ class DialBack:
         self._media = config.media
         self._line_rate_hz = config.rtp.clock_rate_hz
         self._metrics = metrics
-        self._http = client_socket.new_client("routes.media_url")
+        self._http = GuardedClient("routes.media_url", None, socket_class=ClientSocket)
         self._tasks = TaskSet()
 
     def dial(self, call: Call, url: str, dialect: MediaDialect, on_failed: Callable[[], None]) -> None:
         """Connect, answer the call if that is still needed, and serve it. ``on_failed`` is called if nobody accepts the
         connection in time.
         """
-        spoken = TwilioDialect() if dialect == "twilio" else OwnDialect(self._line_rate_hz)
+        spoken = TwilioDialect() if dialect == "twilio" else Dialect(self._line_rate_hz)
         self._tasks.begin(self._serve(call, URL(url), spoken, on_failed), f"media {call.id}")
 
     async def stop(self) -> None:
         """End the connections; the calls are over."""
-        await self._tasks.stop(client_socket.STOP_TIMEOUT_S)
+        await self._tasks.stop(STOP_TIMEOUT_S)
         await self._http.close()
 
     async def _serve(self, call: Call, url: URL, dialect: Dialect, on_failed: Callable[[], None]) -> None:
@@ -56,7 +54,12 @@ class DialBack:
             is_reached = socket is not None
             if socket is not None:
                 async with socket:
-                    await self._converse(call, socket, dialect)
+                    with (
+                        closing(MediaConnection(call, dialect, hangs_up=True)) as connection,
+                        suppress(ConnectionError),
+                    ):
+                        call.accept()
+                        await connection.run(socket)
         except CcTtsError as error:  # the call ended meanwhile, or has as many streams as it may
             log.info("media_dial_back_failed", call_id=call.id, code=error.code)
         except Exception:
@@ -64,8 +67,8 @@ class DialBack:
         if call.waits_for_answer or not is_reached:
             on_failed()
 
-    async def _connect(self, call: Call, url: URL) -> aiohttp.ClientWebSocketResponse | None:
-        dialled = await client_socket.dial(
+    async def _connect(self, call: Call, url: URL) -> ClientSocket | None:
+        dialled = await dial(
             self._http,
             url,
             timeout_s=self._media.connect_timeout_s,
@@ -78,12 +81,3 @@ class DialBack:
             log.warning("media_unreachable", call_id=call.id, host=url.host, port=url.port, detail=dialled)
             return None
         return dialled
-
-    async def _converse(self, call: Call, socket: aiohttp.ClientWebSocketResponse, dialect: Dialect) -> None:
-        connection = MediaConnection(call, dialect, hangs_up=True)
-        try:
-            call.accept()
-            with contextlib.suppress(ConnectionError):
-                await connection.run(cast("Socket", socket), abort=lambda: None)
-        finally:
-            connection.close()

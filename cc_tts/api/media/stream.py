@@ -11,7 +11,7 @@ from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.media import twilio
 from cc_tts.api.media.connection import serve
-from cc_tts.api.media.dialect import Dialect, OwnDialect
+from cc_tts.api.media.dialect import Dialect
 from cc_tts.api.media.media_connection import MediaConnection
 from cc_tts.calls.audio.messages import MediaDirection
 from cc_tts.config.schema import MediaDialect
@@ -63,7 +63,7 @@ async def stream_media(request: web.Request) -> web.StreamResponse:
 def _dialect(request: web.Request) -> Dialect:
     rate_hz = int(_RATE.choice(request, default="8000"))
     if _DIALECT.choice(request, default="cc-tts") == "cc-tts":
-        return OwnDialect(rate_hz)
+        return Dialect(rate_hz)
     if rate_hz != twilio.RATE_HZ:
         raise Unprocessable(f"dialect=twilio has {twilio.RATE_HZ} Hz")
     return twilio.TwilioDialect()

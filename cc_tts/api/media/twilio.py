@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta
 
-from cc_tts.api.media.dialect import ClearAudio, Command, Item, MarkAudio, MarkName
+from cc_tts.api.media.dialect import ClearAudio, Command, Dialect, Item, MarkAudio, MarkName
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.messages import HEARD, FramesDropped, MediaDtmf, MediaMark, MediaMessage, MediaStart, MediaStop
 from cc_tts.errors import MalformedRequest
@@ -53,14 +53,12 @@ _DECODER: Final = msgspec.json.Decoder(_MediaFrame | _MarkFrame | _ClearFrame)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class TwilioDialect:
-    """The :class:`cc_tts.api.media.dialect.Dialect` of one stream."""
-
-    barge_in_dtmf: bool | None = False
+class TwilioDialect(Dialect):
+    interleaves = False
+    barge_in_dtmf = False
 
     def __init__(self) -> None:
-        self.rate_hz = RATE_HZ
-        self.interleaves = False
+        super().__init__(RATE_HZ)
         self._stream_sid = f"MZ{secrets.token_hex(16)}"
         self._call_sid = ""
         self._num_sent = self._num_chunks = 0

@@ -30,10 +30,11 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class AlignedAudio:
-    """PCM and, if requested, the characters that begin in it."""
+    """PCM and, if requested, the characters that begin in it. ``begin_ms``: where it begins in all audio of the text."""
 
     pcm: bytes
     characters: Characters | None = None
+    begin_ms: float = 0.0
 
 
 async def unaligned(chunks: AsyncIterator[SpeechChunk]) -> AsyncIterator[AlignedAudio]:
@@ -96,9 +97,9 @@ class Aligner:
         return self._take(places or [(0.0, self._blank())])
 
     def _take(self, places: list[tuple[float, str]]) -> list[AlignedAudio]:
-        characters = _spread(places, self._end_ms - self._begin_ms)
+        begin_ms = self._begin_ms
         pcm, self._held = self._held, b""
-        return [AlignedAudio(pcm, characters)]
+        return [AlignedAudio(pcm, _spread(places, self._end_ms - begin_ms), begin_ms)]
 
     def _places(self, *, is_whole_text: bool) -> list[tuple[float, str]]:
         """Return the words that have begun and were not reported: their times in the audio that is held back, and their

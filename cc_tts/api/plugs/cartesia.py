@@ -13,11 +13,10 @@ from cc_tts.api.calls import fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import CARTESIA, Query, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Characters
-from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, SpeechConnection, as_message, serve
+from cc_tts.api.plugs.connection import ONLY, SOCKET_ROUTE, Message, Messages, SpeechConnection, serve
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import ClientSpeed, speech_of
-from cc_tts.audio import AudioFormat
+from cc_tts.api.plugs.speech_context import ClientSpeed, SpeechContext, speech_of
 from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
@@ -126,7 +125,6 @@ class ListedVoices(msgspec.Struct, frozen=True):
 
 
 _STARTING_AFTER: Final = Query("starting_after", "The last voice of a page; nothing comes behind it.")
-_DECODER: Final = msgspec.json.Decoder(Incoming)
 
 
 @ROUTES.add(
@@ -168,55 +166,39 @@ class CartesiaConnection(SpeechConnection):
         output = CartesiaFormat().output
         super().__init__(request, TextContent(""), output, idle_timeout_s=IDLE_TIMEOUT_S)
         self._first_format: CartesiaFormat | None = None
-        self._offsets_ms: dict[str, float] = {}
-        """The audio of each context that was sent, ms."""
-        self._timed: set[str] = set()
-        """The contexts whose words are reported."""
-        self._current_id = ""
-        """The context of the current message."""
 
-    def take(self, data: bytes) -> None:
-        self._current_id = ""
-        incoming = _DECODER.decode(data)
-        self._current_id = context_id = incoming.context_id or ""
+    def obey(self, incoming: Incoming) -> None:
+        self.current_id = context_id = incoming.context_id or ONLY
         if incoming.cancel:
             self.interrupt(context_id)
             return
         if not self.is_open(context_id):
-            self._begin(context_id, incoming)
-        self.say(context_id, incoming.transcript, incoming.words)
+            self._check_first(incoming)
+        self.say(context_id, incoming.transcript, incoming.words, is_timed=incoming.add_timestamps)
         if incoming.flush:
             self.flush(context_id)
         if not incoming.is_continued:
             self.finish(context_id)
 
-    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:
+    def audio(self, context: SpeechContext, audio: bytes, piece: AlignedAudio | None) -> Messages:
         messages = []
         if audio:
             data = base64.b64encode(audio).decode()
-            messages.append(self._message(context_id, "chunk", data=data, done=False, status_code=206, step_time=0))
-        if piece is not None:
-            begin_ms = self._offsets_ms.get(context_id, 0.0)
-            self._offsets_ms[context_id] = begin_ms + AudioFormat(self._output.rate_hz).ms_for_bytes(len(piece.pcm))
-            if piece.characters is not None and context_id in self._timed:
-                words = _words_of(piece.characters, begin_ms)
-                messages.append(
-                    self._message(context_id, "timestamps", done=False, status_code=206, word_timestamps=words)
-                )
+            messages.append(_message(context.id, "chunk", data=data, done=False, status_code=206, step_time=0))
+        if piece is not None and piece.characters is not None and context.is_timed:
+            words = _words_of(piece.characters, piece.begin_ms)
+            messages.append(_message(context.id, "timestamps", done=False, status_code=206, word_timestamps=words))
         return messages
 
-    def final(self, context_id: str) -> Messages:
-        self._forget(context_id)
-        return [self._message(context_id, "done", done=True, status_code=200)]
+    def final(self, context: SpeechContext) -> Messages:
+        return [_message(context.id, "done", done=True, status_code=200)]
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
-        self._forget(context_id)
-        return self._error(context_id, error)
+        told = {"message": error.detail or error.title, "title": error.title, "error_code": error.code}
+        return [_message(context_id, "error", **told, error=error.code, done=True, status_code=error.http_status)]
 
-    def refuse(self, error: CcTtsError) -> None:
-        self.tell(self._error(self._current_id, error))
-
-    def _begin(self, context_id: str, incoming: Incoming) -> None:
+    def _check_first(self, incoming: Incoming) -> None:
+        """Check the first message of a context; the first of all says which audio the connection has."""
         if not incoming.voice.id:
             raise MalformedRequest.about(FieldError("/voice", "the first message of a context names its voice"))
         if self._first_format is None:
@@ -225,20 +207,10 @@ class CartesiaConnection(SpeechConnection):
         if incoming.output_format != self._first_format:
             raise Unprocessable("the contexts of one connection have one output_format")
         self.check(incoming.words)
-        self._offsets_ms[context_id] = 0.0
-        if incoming.add_timestamps:
-            self._timed.add(context_id)
 
-    def _forget(self, context_id: str) -> None:
-        self._offsets_ms.pop(context_id, None)
-        self._timed.discard(context_id)
 
-    def _error(self, context_id: str, error: CcTtsError) -> Messages:
-        told = {"message": error.detail or error.title, "title": error.title, "error_code": error.code}
-        return [self._message(context_id, "error", **told, error=error.code, done=True, status_code=error.http_status)]
-
-    def _message(self, context_id: str, kind: str, **told: Any) -> str:
-        return as_message({"type": kind, "context_id": context_id, **told})
+def _message(context_id: str, kind: str, **told: Any) -> Message:
+    return {"type": kind, "context_id": context_id, **told}
 
 
 def _words_of(characters: Characters, begin_ms: float) -> dict[str, list[Any]]:

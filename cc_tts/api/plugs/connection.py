@@ -12,9 +12,9 @@ Runs on: the event loop.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -22,16 +22,16 @@ from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT
+from cc_tts.api.events.websocket import as_json
 from cc_tts.api.http import bodies
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.media import connection
 from cc_tts.api.media.connection import Connection
-from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
+from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.encoder import Output
-from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, Speech, SpeechContext, refuse_if_draining
+from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, SpeechContext, refuse_if_draining
 from cc_tts.api.schemas import check_text
 from cc_tts.calls.events.outbox import Outbox
-from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, NothingToSay
 from cc_tts.speech.prompt import PromptDefaults, TextContent
 
@@ -48,24 +48,12 @@ SOCKET_ROUTE: Final = ROUTE | {"status": 101, "content_types": (), "errors": (Up
 
 log = logs.get(__name__)
 
-Messages = Sequence[str | bytes]
+Message = bytes | dict[str, Any]
+"""One message for a client: audio, or an object that is sent as JSON."""
+Messages = Sequence[Message]
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
-    """A context whose last message was not sent yet, or that ``has_failed`` while more of its text arrives."""
-
-    id: str
-    speech: SpeechContext
-    task: asyncio.Task[None] | None = None
-    has_failed: bool = False
-
-    def cancel(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
-
-
-class SpeechConnection(Connection[str | bytes]):
+class SpeechConnection(Connection[Message]):
     """``takes_turns``: a context is spoken after the previous one, since the client cannot tell their audio apart."""
 
     end = (WSCloseCode.OK, b"")
@@ -76,37 +64,40 @@ class SpeechConnection(Connection[str | bytes]):
         self._request = request
         self._output = output
         self._idle_timeout_s = idle_timeout_s
-        self._contexts: list[_Open] = []
+        self._contexts: list[SpeechContext] = []
+        """The contexts whose last message was not sent yet, or that have failed while more of their text arrives."""
         self._is_closing = False
+        self.current_id = ONLY
+        """The context of the current message, as far as it is known."""
         refuse_if_draining(request)
         self.check(words)
 
     # --- the plug's messages -----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def take(self, data: bytes) -> None:
-        """Carry out a message; raises the errors in :data:`cc_tts.errors.UNREADABLE`, and ``CcTtsError``."""
+    def obey(self, incoming: Any) -> None:
+        """Carry out a message, one of ``frames``; raises ``CcTtsError``."""
 
     @abstractmethod
-    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:
+    def audio(self, context: SpeechContext, audio: bytes, piece: AlignedAudio | None) -> Messages:
         """Return the messages for more audio; ``audio`` may be empty."""
 
     @abstractmethod
-    def final(self, context_id: str) -> Messages:
+    def final(self, context: SpeechContext) -> Messages:
         """Return the messages for a context that is complete."""
 
     @abstractmethod
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
-        """Return the messages for a context that could not be spoken."""
+        """Return the messages for a context that could not be spoken, or a message that could not be carried out."""
 
-    def began(self, context_id: str, speech: SpeechContext, aligner: Aligner) -> Messages:  # noqa: ARG002
+    def began(self, context: SpeechContext) -> Messages:  # noqa: ARG002
         return ()
 
     def last(self) -> Messages:
         """Return the messages that are sent before the connection closes, when everything has been spoken."""
         return ()
 
-    def dropped(self, context_id: str) -> Messages:  # noqa: ARG002
+    def dropped(self, context: SpeechContext) -> Messages:  # noqa: ARG002
         return ()
 
     # --- what a client asks for --------------------------------------------------------------------------------------
@@ -123,8 +114,9 @@ class SpeechConnection(Connection[str | bytes]):
     def is_open(self, context_id: str) -> bool:
         return self._growing(context_id) is not None
 
-    def say(self, context_id: str, text: str, words: TextContent) -> None:
-        """Append text to a context. The context is opened in the style of ``words`` if it does not exist.
+    def say(self, context_id: str, text: str, words: TextContent, *, is_timed: bool = False) -> None:
+        """Append text to a context. The context is opened in the style of ``words`` if it does not exist. ``is_timed``: if
+        it is opened, the client is told when its characters are heard.
 
         Raises:
             CapacityExceeded: more than :data:`MAX_CONTEXTS` are open.
@@ -133,33 +125,33 @@ class SpeechConnection(Connection[str | bytes]):
         check_text(text, "/text")
         if self._is_closing:
             return
-        context = self._growing(context_id) or self._open(context_id, words)
+        context = self._growing(context_id) or self._open(context_id, words, is_timed=is_timed)
         if not context.has_failed:
-            context.speech.append(text)
+            context.append(text)
 
     def keep(self, context_id: str) -> None:
         """Keep a context waiting for text."""
         if (context := self._growing(context_id)) is not None:
-            context.speech.keep()
+            context.keep()
 
     def flush(self, context_id: str) -> None:
         if (context := self._growing(context_id)) is None:
             return
-        context.speech.flush()
+        context.flush()
         if context.has_failed:
-            self._over(context, self.dropped(context_id))
+            self._over(context, self.dropped(context))
 
     def finish(self, context_id: str) -> None:
         """Speak a context to its end; no more text comes."""
         if (context := self._growing(context_id)) is not None:
-            context.speech.end()
+            context.end()
             if context.has_failed:
-                self._over(context, self.dropped(context_id))
+                self._over(context, self.dropped(context))
 
     def interrupt(self, context_id: str) -> None:
         for context in [each for each in self._contexts if each.id == context_id]:
             context.cancel()
-            self._over(context, self.dropped(context_id) if context.has_failed else self.final(context_id))
+            self._over(context, self.dropped(context) if context.has_failed else self.final(context))
 
     def interrupt_all(self) -> int:
         """Drop the unsent audio of all contexts, including audio in binary messages; return the bytes of the latter. The
@@ -184,26 +176,33 @@ class SpeechConnection(Connection[str | bytes]):
     def follow(self, message: WSMessage) -> None:
         if message.type is WSMsgType.BINARY:
             raise MalformedRequest("messages are JSON in text frames")
-        self.take(bodies.mended(message.data.encode()))  # clients send the tokens of a model, which end anywhere
+        self.current_id = ONLY
+        # clients send the tokens of a model, which end anywhere
+        self.obey(msgspec.json.decode(bodies.mended(message.data.encode()), type=self.frames))
         self._close_when_over()  # the message may have ended or interrupted the last context
 
-    def encode(self, item: str | bytes) -> list[str | bytes]:
-        return [item]
+    def refuse(self, error: CcTtsError) -> None:
+        self.tell(self.failed(self.current_id, error))
+
+    def encode(self, item: Message) -> list[str | bytes]:
+        return [item] if isinstance(item, bytes) else as_json(item)
 
     def close(self) -> None:
         self.interrupt_all()
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _growing(self, context_id: str) -> _Open | None:
-        return next((each for each in self._contexts if each.id == context_id and not each.speech.has_ended), None)
+    def _growing(self, context_id: str) -> SpeechContext | None:
+        return next((each for each in self._contexts if each.id == context_id and not each.has_ended), None)
 
-    def _open(self, context_id: str, words: TextContent) -> _Open:
+    def _open(self, context_id: str, words: TextContent, *, is_timed: bool) -> SpeechContext:
         if len(self._contexts) >= MAX_CONTEXTS:
             self._forget_failed()
-        speech = SpeechContext(self._request, words, rate_hz=self._output.rate_hz, idle_timeout_s=self._idle_timeout_s)
+        context = SpeechContext(
+            self._request, context_id, words, rate_hz=self._output.rate_hz, idle_timeout_s=self._idle_timeout_s
+        )
+        context.is_timed = is_timed
         before = [each.task for each in self._contexts if each.task and (self.takes_turns or each.id == context_id)]
-        context = _Open(context_id, speech)
         context.task = asyncio.create_task(self._run(context, before))
         self._contexts.append(context)
         return context
@@ -215,7 +214,7 @@ class SpeechConnection(Connection[str | bytes]):
             raise CapacityExceeded(f"{MAX_CONTEXTS} contexts are open on this connection", retry_after_s=1)
         self._contexts.remove(failed)
 
-    def _over(self, context: _Open, messages: Messages) -> None:
+    def _over(self, context: SpeechContext, messages: Messages) -> None:
         if context not in self._contexts:
             return
         self._contexts.remove(context)
@@ -227,22 +226,22 @@ class SpeechConnection(Connection[str | bytes]):
             self.tell(self.last())
             self.outbox.close()
 
-    def _fail(self, context: _Open, error: CcTtsError) -> None:
+    def _fail(self, context: SpeechContext, error: CcTtsError) -> None:
         """Report that a context cannot be spoken, and drop the rest of its text."""
         if context not in self._contexts:
             return
         context.has_failed = True
         self.tell(self.failed(context.id, error))
-        if context.speech.has_ended:
-            self._over(context, self.dropped(context.id))
+        if context.has_ended:
+            self._over(context, self.dropped(context))
 
-    async def _run(self, context: _Open, before: Sequence[asyncio.Task[None]]) -> None:
+    async def _run(self, context: SpeechContext, before: Sequence[asyncio.Task[None]]) -> None:
         if before:
             await asyncio.wait(before)
         try:
-            if await context.speech.begins():
+            if await context.begins():
                 with suppress(NothingToSay):  # the protocols end a text without audio as they end any other
-                    await self._speak_to_the_end(context)
+                    await self._speak(context)
         except CcTtsError as error:
             self._fail(context, error)
         except ConnectionError:
@@ -251,22 +250,15 @@ class SpeechConnection(Connection[str | bytes]):
             log.exception("speech_stream_failed")
             self._fail(context, CcTtsError("something unexpected happened; the log has the details"))
         else:
-            self._over(context, self.final(context.id))
+            self._over(context, self.final(context))
 
-    async def _speak_to_the_end(self, context: _Open) -> None:
-        async with context.speech.speech() as speech:
-            try:
-                await self._speak(speech, context)
-            except CcTtsError as error:
-                speech.reason, speech.error = CompletionCause.ERROR, error.code
-                raise
-
-    async def _speak(self, speech: Speech, context: _Open) -> None:
-        aligner = Aligner(self._output.rate_hz)
-        self.tell(self.began(context.id, context.speech, aligner))
-        async for audio, piece in self._output.encoded(aligner.pieces(speech.chunks()), speech.label):
-            await self.outbox.has_room()
-            self.tell(self.audio(context.id, audio, piece))
+    async def _speak(self, context: SpeechContext) -> None:
+        async with context.speech() as speech:
+            self.tell(self.began(context))
+            pieces = context.aligner.pieces(speech.chunks())
+            async for audio, piece in self._output.encoded(pieces, speech.label):
+                await self.outbox.has_room()
+                self.tell(self.audio(context, audio, piece))
 
 
 class TextsInTurn(SpeechConnection):
@@ -302,12 +294,8 @@ class TextsInTurn(SpeechConnection):
         """Treat further input as another text."""
         self._number += 1
 
-    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:  # noqa: ARG002
+    def audio(self, context: SpeechContext, audio: bytes, piece: AlignedAudio | None) -> Messages:  # noqa: ARG002
         return [audio] if audio else ()
-
-
-def as_message(told: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(told).decode()
 
 
 async def serve(request: web.Request, open_connection: Callable[[web.Request], SpeechConnection]) -> web.StreamResponse:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -32,24 +32,15 @@ Label = tuple[str, str]
 T = TypeVar("T")
 
 
-class Encoder(Protocol):
-    """Encodes one response. Its parts follow each other without gaps; some may be empty."""
-
-    def encode(self, pcm: bytes) -> bytes:
-        """Take signed 16-bit little-endian mono PCM, and return the bytes that can be sent."""
-        ...
-
-    def finish(self) -> bytes: ...
-
-
 class _Samples:
-    """Encodes each sample separately, after a header."""
+    """Encodes each sample separately, after a header. The parts of a response follow each other without gaps."""
 
     def __init__(self, convert: Callable[[bytes], bytes], header: bytes = b"") -> None:
         self._convert = convert
         self._header = header
 
     def encode(self, pcm: bytes) -> bytes:
+        """Take signed 16-bit little-endian mono PCM, and return the bytes that can be sent, possibly none."""
         header, self._header = self._header, b""
         return header + self._convert(pcm)
 
@@ -123,7 +114,7 @@ class AudioFileFormat:
         """Whether its encoder should run on a thread."""
         return self.codec is not None
 
-    def encoder(self, rate_hz: int, label: Label, *, bits_per_s: int | None = None) -> Encoder:
+    def encoder(self, rate_hz: int, label: Label, *, bits_per_s: int | None = None) -> _Samples | _File:
         """Return an encoder at this rate. ``bits_per_s`` ``None``: :data:`MP3_BITS_PER_S`, or FFmpeg's default."""
         if self.codec is not None:
             return _File(*self.codec, label, rate_hz, bits_per_s)

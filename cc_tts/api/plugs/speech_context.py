@@ -13,7 +13,7 @@ event loop.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
@@ -25,6 +25,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.connections import is_gone
+from cc_tts.api.plugs.alignment import Aligner
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.clock import ms_between
@@ -32,6 +33,7 @@ from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CapacityExceeded,
+    CcTtsError,
     ClientError,
     Draining,
     EngineFailed,
@@ -205,6 +207,9 @@ async def speech_of(
             context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
         try:
             yield speech
+        except CcTtsError as error:
+            speech.reason, speech.error = CompletionCause.ERROR, error.code
+            raise
         finally:
             context.accounting.add(speech.line(content, rate_hz))
 
@@ -216,7 +221,15 @@ class SpeechContext:
     of the streams that run. A text that does not go on for ``idle_timeout_s`` ends by itself.
     """
 
-    def __init__(self, request: web.Request, words: TextContent, *, rate_hz: int, idle_timeout_s: float) -> None:
+    def __init__(
+        self, request: web.Request, id_: str, words: TextContent, *, rate_hz: int, idle_timeout_s: float
+    ) -> None:
+        self.id = id_
+        self.task: asyncio.Task[None] | None = None
+        """The task that speaks it."""
+        self.has_failed = False
+        self.is_timed = False
+        self.aligner = Aligner(rate_hz)
         self._request = request
         self._context = context = request.app[CONTEXT]
         self._rate_hz = rate_hz
@@ -296,8 +309,10 @@ class SpeechContext:
                     await self._has_begun.wait()
         return has_speech(self._text.text)
 
-    @asynccontextmanager
-    async def speech(self) -> AsyncIterator[Speech]:
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    def speech(self) -> AbstractAsyncContextManager[Speech]:
         """Return the speech; raises as :func:`speech_of`."""
-        async with speech_of(self._request, self._content, rate_hz=self._rate_hz) as speech:
-            yield speech
+        return speech_of(self._request, self._content, rate_hz=self._rate_hz)

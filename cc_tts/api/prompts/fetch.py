@@ -11,7 +11,7 @@ from yarl import URL
 
 from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.egress.hosts import AllowedHosts
-from cc_tts.egress.http import GuardedClient, failure, is_not_allowed
+from cc_tts.egress.http import GuardedClient, failure, is_not_allowed, read_at_most
 from cc_tts.errors import FetchFailed, UrlNotAllowed
 from cc_tts.speech.staged.urls import Fetched
 
@@ -70,12 +70,10 @@ class HttpFetch:
         too_long = FetchFailed(f"the file has more bytes than prompts.max_upload_bytes ({self._max_bytes})")
         if (response.content_length or 0) > self._max_bytes:
             raise too_long
-        data = bytearray()
-        async for part in response.content.iter_any():
-            data += part
-            if len(data) > self._max_bytes:
-                raise too_long
-        return bytes(data)
+        data = await read_at_most(response.content, self._max_bytes + 1)
+        if len(data) > self._max_bytes:
+            raise too_long
+        return data
 
 
 def _directives(text: str) -> dict[str, str]:

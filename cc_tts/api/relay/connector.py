@@ -6,15 +6,13 @@ status, has finished; anything else is a loss.
 """
 
 import asyncio
-import contextlib
-from typing import Final, cast
+from contextlib import closing, suppress
+from typing import Final
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType
 
 from cc_tts import logs
-from cc_tts.api.events.websocket import Socket
-from cc_tts.api.media import client_socket
-from cc_tts.api.media.client_socket import STOP_TIMEOUT_S, ClientSocket
+from cc_tts.api.media.client_socket import STOP_TIMEOUT_S, ClientSocket, dial
 from cc_tts.api.media.connection import Connection
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.relay import messages
@@ -24,6 +22,7 @@ from cc_tts.config.schema import Config
 from cc_tts.config.sections.relay import relay_url
 from cc_tts.config.webhooks import key_of
 from cc_tts.egress.hosts import AllowedHosts
+from cc_tts.egress.http import GuardedClient
 from cc_tts.errors import CcTtsError, MalformedRequest
 from cc_tts.processes.backoff import Backoff
 from cc_tts.processes.tasks import TaskSet
@@ -69,8 +68,8 @@ class RelayConnector:
         self._clock = clock
         allowed = AllowedHosts(config.relay.allowed_hosts)
         self._clients = {
-            False: client_socket.new_client("routes.relay"),
-            True: client_socket.new_client("relay.allowed_hosts", lambda: allowed),
+            False: GuardedClient("routes.relay", None, socket_class=ClientSocket),
+            True: GuardedClient("relay.allowed_hosts", lambda: allowed, socket_class=ClientSocket),
         }
         self._tasks = TaskSet()
 
@@ -101,12 +100,8 @@ class RelayConnector:
         async with socket:
             if not relay.wants_connection:
                 return
-            connection = RelayConnection(relay)
-            try:
-                with contextlib.suppress(ConnectionError):
-                    await connection.run(cast("Socket", socket), abort=lambda: None)
-            finally:
-                connection.close()
+            with closing(RelayConnection(relay)) as connection, suppress(ConnectionError):
+                await connection.run(socket)
         if socket.their_code in _FINISHED:
             relay.conclude("closed")
         elif relay.wants_connection:
@@ -131,7 +126,7 @@ class RelayConnector:
             return None
         keys = (key_of(request.secret),) if request.secret else ()
         signed = signing.headers(keys, event_id=request.id, at_s=int(self._clock.wall_s()), body=b"")
-        dialled = await client_socket.dial(
+        dialled = await dial(
             self._clients[request.is_guarded],
             url,
             timeout_s=self._config.connect_timeout_s,

@@ -9,26 +9,30 @@ What a client may write is checked here, except for the text and the voice, whic
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from cc_tts import logs
 from cc_tts.clock import Clock
+from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.mrcp.control import params
 from cc_tts.mrcp.control.message import Header, Request, RequestState, Status, event, response
 from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
 from cc_tts.mrcp.messages import (
     MAX_LEXICONS,
+    AboutOne,
     CloseSpeech,
     DefineLexicon,
     JumpSpeech,
-    LexiconTaken,
     Markup,
     OpenSpeech,
+    SpeechAudio,
     SpeechJumped,
+    SpeechMark,
     SpeechOver,
-    SpeechTaken,
     StartSpeech,
+    Taken,
 )
 from cc_tts.mrcp.rtp.line import RtpLine
 from cc_tts.processes.channel import Message
@@ -73,6 +77,8 @@ _URI_FAILURE: Final = "003 uri-failure"
 _ERROR: Final = "004 error"
 _LEXICON_FAILURE: Final = "006 lexicon-load-failure"
 
+log = logs.get(__name__)
+
 
 @dataclass(slots=True, eq=False)
 class _Speak:
@@ -90,8 +96,8 @@ class _Speak:
 
 
 class Synthesizer:
-    """The synthesiser. ``tell`` sends a message to the server, ``send`` bytes to the client; ``new_id`` counts speeches and
-    lexicons.
+    """The synthesiser. ``tell`` sends a message to the server, ``send`` bytes to the client. ``numbers`` are for its
+    speeches and lexicons, and ``by_number`` has it for each of them that the server may still tell of.
     """
 
     def __init__(
@@ -102,7 +108,8 @@ class Synthesizer:
         line: RtpLine,
         tell: Callable[[Message, bytes], None],
         send: Callable[[bytes], None],
-        new_id: Callable[[], int],
+        numbers: Iterator[int],
+        by_number: dict[int, "Synthesizer"],
         clock: Clock,
         max_queued: int,
     ) -> None:
@@ -111,7 +118,8 @@ class Synthesizer:
         self._line = line
         self._tell = tell
         self._send = send
-        self._new_id = new_id
+        self._numbers = numbers
+        self._by_number = by_number
         self._clock = clock
         self._max_queued = max_queued
         self._machine = StateMachine(SYNTH_TABLE, SynthState.IDLE)
@@ -185,7 +193,7 @@ class Synthesizer:
 
     def _take(self, request: Request, markup: Markup, charset: str, rate_hz: int, max_ms: int | None) -> None:
         parameters = params.merged(self._parameters, request)
-        speak = _Speak(request.request_id, self._new_id(), parameters)
+        speak = _Speak(request.request_id, self._new_number(), parameters)
         order = params.lexicon_order(parameters)
         opened = OpenSpeech(
             speak.speech_id,
@@ -282,7 +290,7 @@ class Synthesizer:
         elif len(self._lexicons) + len(self._defining) >= MAX_LEXICONS:
             self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, f"{MAX_LEXICONS} lexicons are defined"))
         else:
-            number = self._new_id()
+            number = self._new_number()
             self._defining[number] = request, f"session:{name}"
             self._tell(DefineLexicon(number, self._mrcp_call_id, f"session:{name}"), request.body)
 
@@ -303,8 +311,42 @@ class Synthesizer:
 
     # --- what the server and the line tell ---------------------------------------------------------------------------------
 
-    def on_taken(self, taken: SpeechTaken) -> None:
-        if (speak := self._named(taken.speech_id)) is None:
+    def take(self, message: AboutOne, payload: bytes = b"") -> None:
+        """Handle a message of the server about a speech or a lexicon."""
+        match message:
+            case Taken(number=number) if number in self._defining:
+                self._lexicon_taken(message)
+            case Taken():
+                self._taken(message)
+            case SpeechJumped():
+                self._jumped(message)
+            case _ if self.takes_audio(message.number):
+                self._play(message, payload)
+
+    def takes_audio(self, number: int) -> bool:
+        """Return whether the line now plays the audio of this speech."""
+        speak = self._queue[0] if self._queue else None
+        return speak is not None and speak.speech_id == number and speak.control is None
+
+    def _play(self, message: AboutOne, payload: bytes) -> None:
+        speak = self._queue[0]
+        match message:
+            case SpeechAudio():
+                try:
+                    self._line.write(payload)
+                except (PlayoutOverflow, ValueError) as error:
+                    log.error("playout_failed", detail=str(error))
+            case SpeechMark(name=name):
+                speak.last_mark = name
+                self._send_event("SPEECH-MARKER", speak, RequestState.IN_PROGRESS, self._marker())
+            case SpeechOver(code="", detail=_):
+                self._line.finish()
+            case SpeechOver(code=code, detail=detail):  # its audio broke off
+                self._line.cut()
+                self._complete(speak, _cause(_CAUSES.get(code, _ERROR), detail), code)
+
+    def _taken(self, taken: Taken) -> None:
+        if (speak := self._named(taken.number)) is None:
             return
         if not taken.code:
             speak.is_taken = True
@@ -315,9 +357,9 @@ class Synthesizer:
             self._send_response(speak.request_id, status, RequestState.COMPLETE, headers)
         self._end(speak, taken.code)
 
-    def on_jumped(self, jumped: SpeechJumped) -> None:
+    def _jumped(self, jumped: SpeechJumped) -> None:
         """Continue with the audio from another place, or from the same one if the jump was not possible."""
-        speak = self._named(jumped.speech_id)
+        speak = self._named(jumped.number)
         if speak is None or (request := speak.control) is None:
             return
         speak.control = None
@@ -329,23 +371,15 @@ class Synthesizer:
         speak.parameters.update(params.settable(request.headers))
         self._answer_active(request, (("Speak-Restart", "true"),) if jumped.restarts else ())
 
-    def takes_audio(self, speech_id: int) -> bool:
-        """Return whether the line now plays the audio of this speech."""
-        speak = self._queue[0] if self._queue else None
-        return speak is not None and speak.speech_id == speech_id and speak.control is None
-
-    def on_mark(self, speech_id: int, name: str) -> None:
-        if self.takes_audio(speech_id):
-            speak = self._queue[0]
-            speak.last_mark = name
-            self._send_event("SPEECH-MARKER", speak, RequestState.IN_PROGRESS, self._marker())
-
-    def on_failed(self, over: SpeechOver) -> None:
-        """End a request whose audio broke off; the audio that was left has been cut."""
-        if (speak := self._named(over.speech_id)) is not None and speak is self._queue[0]:
-            cause = _cause(_CAUSES.get(over.code, _ERROR), over.detail)
-            self._line.cut()
-            self._complete(speak, cause, over.code)
+    def _lexicon_taken(self, taken: Taken) -> None:
+        del self._by_number[taken.number]
+        request, name = self._defining.pop(taken.number)
+        if taken.code:
+            self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, taken.detail))
+            return
+        if (request.header("Load-Lexicon") or "true").lower() == "true" and name not in self._lexicons:
+            self._lexicons.append(name)
+        self._answer(request, Status.SUCCESS, _cause(NORMAL))
 
     def on_played(self, unsent: str = "") -> None:
         """End a request when all of it, and the silence after it, was played; ``unsent``: why no packet of it
@@ -355,22 +389,20 @@ class Synthesizer:
             cause = _cause(_ERROR, f"no RTP could be sent: {unsent}") if unsent else _cause(NORMAL)
             self._complete(self._queue[0], cause, "error" if unsent else "")
 
-    def on_lexicon(self, taken: LexiconTaken) -> None:
-        request, name = self._defining.pop(taken.request_id)
-        if taken.code:
-            self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, taken.detail))
-            return
-        if (request.header("Load-Lexicon") or "true").lower() == "true" and name not in self._lexicons:
-            self._lexicons.append(name)
-        self._answer(request, Status.SUCCESS, _cause(NORMAL))
-
     def close(self, reason: str) -> None:
         self._line.cut()
         for each in list(self._queue):
             self._forget(each, reason)
+        for number in self._defining:
+            del self._by_number[number]
         self._machine = StateMachine(SYNTH_TABLE, SynthState.IDLE)
 
     # ---------------------------------------------------------------------------------------------------------------------
+
+    def _new_number(self) -> int:
+        number = next(self._numbers)
+        self._by_number[number] = self
+        return number
 
     def _named(self, speech_id: int) -> _Speak | None:
         return next((each for each in self._queue if each.speech_id == speech_id), None)
@@ -407,6 +439,7 @@ class Synthesizer:
             speak.control = None
         played_ms = self._line.played_ms if speak.has_begun else 0.0
         self._queue.remove(speak)
+        del self._by_number[speak.speech_id]
         self._tell(CloseSpeech(speak.speech_id, played_ms, reason), b"")
 
     def _answer_speak(self, speak: _Speak) -> None:

@@ -17,7 +17,6 @@ from cc_tts.mrcp.messages import (
     CloseSpeech,
     DefineLexicon,
     JumpSpeech,
-    LexiconTaken,
     MrcpCallOver,
     MrcpSettings,
     OpenSpeech,
@@ -25,6 +24,7 @@ from cc_tts.mrcp.messages import (
     Sessions,
     SpeechProgress,
     StartSpeech,
+    Taken,
 )
 from cc_tts.mrcp.server.speech import MrcpSpeech, SpeechServices
 from cc_tts.processes.channel import Message
@@ -177,9 +177,9 @@ class MrcpProcess:
                 raise LexiconMalformed(f"a session has at most {MAX_LEXICONS} lexicons")
             known[wanted.name] = await asyncio.to_thread(_compiled, document)
         except CcTtsError as error:
-            self._send(LexiconTaken(wanted.request_id, error.code, error.detail[:200]))
+            self._send(Taken(wanted.number, error.code, error.detail[:200]))
         else:
-            self._send(LexiconTaken(wanted.request_id))
+            self._send(Taken(wanted.number))
 
     def _drop_all(self) -> None:
         for number in list(self._speeches):

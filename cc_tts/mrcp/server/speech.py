@@ -2,7 +2,7 @@
 
 ::
 
-    OpenSpeech ─▸ check ─▸ SpeechTaken
+    OpenSpeech ─▸ check ─▸ Taken
     StartSpeech ─▸ SpeechSource ─▸ SpeechAudio … ─▸ SpeechOver
     JumpSpeech ─▸ SpeechJumped ─▸ the same text again, without what lies before the place
 
@@ -42,9 +42,9 @@ from cc_tts.mrcp.messages import (
     SpeechMark,
     SpeechOver,
     SpeechProgress,
-    SpeechTaken,
     StartSpeech,
     Style,
+    Taken,
 )
 from cc_tts.mrcp.server.places import place_of
 from cc_tts.mrcp.server.voices import voice_of
@@ -155,17 +155,17 @@ class MrcpSpeech:
             self._voice = self._services.source.check(self._content)
             self._charge(self._content)
         except CcTtsError as error:
-            self._fail(error, SpeechTaken)
+            self._fail(error, Taken)
             return
         except Exception as error:
             log.exception("mrcp_text_failed")
-            self._fail(EngineFailed(type(error).__name__), SpeechTaken)
+            self._fail(EngineFailed(type(error).__name__), Taken)
             return
-        self._send(SpeechTaken(self._opened.speech_id))
+        self._send(Taken(self._opened.speech_id))
         await self._started.wait()
         await self._speak(0.0)
 
-    def _fail(self, error: CcTtsError, kind: type[SpeechTaken] | type[SpeechOver]) -> None:
+    def _fail(self, error: CcTtsError, kind: type[Taken] | type[SpeechOver]) -> None:
         self._error = error.code
         if self._span is not None:
             self._span.trace.keep()  # at once: the session may be over before this span is closed

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from cc_tts.mrcp.tcp import Address, MayConnect, TcpConnection, TcpListener, bound
 from cc_tts.ua.sip.message import header_value
@@ -27,28 +27,6 @@ _HEAD_ENDS: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(r"\d{1,6}", re.ASCII)
 
 
-class Flow(Protocol):
-    """A path to a peer."""
-
-    transport: str
-    """UDP, TCP or TLS, as in Via."""
-    peer: Address
-
-    @property
-    def local_host(self) -> str:
-        """Our address on this path."""
-
-    @property
-    def is_reliable(self) -> bool:
-        """Whether messages arrive for certain, so that none is sent again."""
-
-    def send(self, data: bytes, to: Address | None = None) -> None:
-        """Send a message to the peer; a datagram goes to another address if one is named."""
-
-
-Receive = Callable[[str, Flow], None]
-
-
 def local_host_towards(host: str) -> str:
     """Return the address of this machine that a peer sees."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, suppress(OSError):
@@ -61,7 +39,9 @@ class UdpFlow:
     """The path on which a datagram came."""
 
     transport = "UDP"
+    """The transport as Via names it."""
     is_reliable = False
+    """Whether messages arrive for certain, so that none is sent again."""
 
     def __init__(self, socket_: asyncio.DatagramTransport, peer: Address, host: str) -> None:
         self._transport = socket_
@@ -70,29 +50,13 @@ class UdpFlow:
 
     @property
     def local_host(self) -> str:
+        """Our address on this path."""
         return self._host if self._host != "0.0.0.0" else local_host_towards(self.peer[0])
 
     def send(self, data: bytes, to: Address | None = None) -> None:
-        """Send a datagram, which may be lost."""
+        """Send a datagram, which may be lost, to the peer or another address."""
         with suppress(OSError, ValueError):
             self._transport.sendto(data, to or self.peer)
-
-
-class _Datagrams(asyncio.DatagramProtocol):
-    def __init__(self, receive: Receive, may_connect: MayConnect, host: str) -> None:
-        self._receive = receive
-        self._may_connect = may_connect
-        self._host = host
-        self._transport: asyncio.DatagramTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.DatagramTransport", transport)
-
-    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        assert self._transport is not None
-        peer = str(addr[0]), addr[1]
-        if data.strip() and peer[1] and self._may_connect(peer[0]):
-            self._receive(data.decode("utf-8", "surrogateescape"), UdpFlow(self._transport, peer, self._host))
 
 
 class StreamFlow(TcpConnection):
@@ -155,6 +119,28 @@ class StreamFlow(TcpConnection):
 
     def is_unused(self, now_s: float) -> bool:
         return not self.num_sessions and now_s - self._heard_s > (IDLE_S if self.has_brought else FIRST_MESSAGE_S)
+
+
+Flow = UdpFlow | StreamFlow
+"""The path to a peer, on which a message came and on which messages go back."""
+Receive = Callable[[str, Flow], None]
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    def __init__(self, receive: Receive, may_connect: MayConnect, host: str) -> None:
+        self._receive = receive
+        self._may_connect = may_connect
+        self._host = host
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        assert self._transport is not None
+        peer = str(addr[0]), addr[1]
+        if data.strip() and peer[1] and self._may_connect(peer[0]):
+            self._receive(data.decode("utf-8", "surrogateescape"), UdpFlow(self._transport, peer, self._host))
 
 
 class SipListener(TcpListener):

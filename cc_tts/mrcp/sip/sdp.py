@@ -11,7 +11,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -90,28 +90,18 @@ class Media:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A session description of a client."""
-
-    media: tuple[Media, ...]
-
-    @property
-    def has_control(self) -> bool:
-        return any(each.is_control for each in self.media)
-
-    def audio_of(self, control: Media | None) -> Media | None:
-        """Return the audio line of a synthesiser: among those that its control line names, or among all if it names none,
-        the first on which the client receives, else the first. Beside it there may be a line on which the client only sends,
-        for a recogniser.
-        """
-        lines = [each for each in self.media if each.is_audio and each.port]
-        named = [each for each in lines if control is not None and each.attributes.get("mid") in control.cmids] or lines
-        return next((each for each in named if each.is_heard), next(iter(named), None))
+def audio_of(offer: Sequence[Media], control: Media | None) -> Media | None:
+    """Return the audio line of a synthesiser: among those that its control line names, or among all if it names none, the
+    first on which the client receives, else the first. Beside it there may be a line on which the client only sends, for a
+    recogniser.
+    """
+    lines = [each for each in offer if each.is_audio and each.port]
+    named = [each for each in lines if control is not None and each.attributes.get("mid") in control.cmids] or lines
+    return next((each for each in named if each.is_heard), next(iter(named), None))
 
 
-def read(sdp: str) -> Offer:
-    """Read an offer. Raises ``BadSdp``."""
+def read(sdp: str) -> tuple[Media, ...]:
+    """Return the ``m=`` sections of an offer. Raises ``BadSdp``."""
     if not sdp.startswith("v=0"):
         raise BadSdp("a description begins with v=0")
     head, *parts = re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)
@@ -121,7 +111,7 @@ def read(sdp: str) -> Offer:
         raise BadSdp(f"there are more than {MAX_MEDIA} m= lines")
     address = _address(_lines(head), "")
     direction = next((line[2:] for line in _lines(head) if line[2:] in _DIRECTIONS), "")
-    return Offer(tuple(_media(_lines(part), address, direction) for part in parts))
+    return tuple(_media(_lines(part), address, direction) for part in parts)
 
 
 def _lines(text: str) -> list[str]:
@@ -174,10 +164,10 @@ class Accepted:
     direction: str = ""
 
 
-def answer(offer: Offer, accepted: tuple[Accepted, ...], *, address: str, sdp_id: int, version: int) -> str:
+def answer(offer: Sequence[Media], accepted: Sequence[Accepted], *, address: str, sdp_id: int, version: int) -> str:
     """Return our answer, with an ``m=`` section for each one of the offer, in its order (RFC 3264 §6)."""
     head = ["v=0", f"o=cc-tts {sdp_id} {version} IN IP4 {address}", "s=-", f"c=IN IP4 {address}", "t=0 0"]
-    sections = (line for media, each in zip(offer.media, accepted, strict=True) for line in _section(media, each))
+    sections = (line for media, each in zip(offer, accepted, strict=True) for line in _section(media, each))
     return "".join(f"{line}\r\n" for line in (*head, *sections))
 
 

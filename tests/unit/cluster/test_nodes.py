@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.events.types import CallEarly
 from cc_tts.cluster.messages import Node
-from cc_tts.cluster.nodes import LineNodes, Owner, call_id_prefix
+from cc_tts.cluster.nodes import LineNodes, call_id_prefix
 from cc_tts.config.schema import ClusterConfig, Config, ServerConfig
 from cc_tts.ua.client import settings_of
 from tests.fakes.fake_line import FakeClock
@@ -46,7 +46,7 @@ def test_ids_name_the_node_in_a_cluster(cluster: ClusterConfig) -> None:
 def test_the_node_of_an_id_is_the_one_that_made_it(name: str, kind: str) -> None:
     there = line_nodes(ClusterConfig(base_url=URL), node=name)
     here = line_nodes(ClusterConfig(nodes={name: OTHER_URL}), node=f"not {name}")
-    assert here.owner(there.new_id(kind)) == Owner(name, OTHER_URL)
+    assert here.owner(there.new_id(kind)) == (name, OTHER_URL)
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_a_table_with_our_own_name_says_our_address() -> None:
     nodes = line_nodes(ClusterConfig(nodes={"line-1": URL, "line-2": OTHER_URL}))
     assert nodes.base_url == URL
     assert nodes.owner("call_line-1_0123456789abcdef") is None
-    assert nodes.owner("utt_line-2_0123456789abcdef") == Owner("line-2", OTHER_URL)
+    assert nodes.owner("utt_line-2_0123456789abcdef") == ("line-2", OTHER_URL)
 
 
 def test_nodes_of_the_pool_come_and_go() -> None:
     nodes, of_three = line_nodes(), "call_line-3_0123456789abcdef"
     three = Node(name="line-3", base_url="https://line-3.example.com/")
     nodes.set_reported([three, Node(name="line-1", base_url=URL), Node(name="line-2", base_url="http://elsewhere")])
-    assert nodes.owner(of_three) == Owner("line-3", "https://line-3.example.com")
+    assert nodes.owner(of_three) == ("line-3", "https://line-3.example.com")
     assert nodes.owner("call_line-1_0123456789abcdef") is None
-    assert nodes.owner("call_line-2_0123456789abcdef") == Owner("line-2", OTHER_URL)
+    assert nodes.owner("call_line-2_0123456789abcdef") == ("line-2", OTHER_URL)
     nodes.set_reported([msgspec.structs.replace(three, base_url="javascript:alert(1)")])
     assert nodes.owner(of_three) is None
     nodes.set_reported([Node(name="line-3")])

@@ -12,8 +12,8 @@ from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.control.message import Request
-from cc_tts.mrcp.messages import MrcpSettings, OpenSpeech, SpeechTaken
-from cc_tts.mrcp.mrcp_calls import ControlPorts, MrcpCall, MrcpCalls
+from cc_tts.mrcp.messages import MrcpSettings, OpenSpeech, Taken
+from cc_tts.mrcp.mrcp_calls import MrcpCall, MrcpCalls
 from cc_tts.mrcp.sip.server import Refusal
 from cc_tts.processes.channel import Message
 from lab.ports import free_ports
@@ -53,7 +53,7 @@ class Bench:
         self.calls = MrcpCalls(
             settings, Control(lambda _host: True), MonotonicClock(), lambda message, _payload: self.told.append(message)
         )
-        self.calls.control_ports = ControlPorts(plain=1544)
+        self.calls.control_ports = {False: 1544, True: 0}
         self.call, _ = self.calls.begin(HEAD + CONTROL + PCMU, cast("Any", FakeDialog()))
 
     def ask(self, method: str, body: bytes = b"", **headers: str) -> None:
@@ -64,7 +64,7 @@ class Bench:
     def speak(self) -> None:
         self.ask("SPEAK", b"Hello.", Content_Type="text/plain")
         (opened,) = [each for each in self.told if isinstance(each, OpenSpeech)]
-        self.calls.take(SpeechTaken(opened.speech_id), b"")
+        self.calls.take(Taken(opened.speech_id), b"")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ AUDIO = "m=audio 4000 RTP/AVP 0 8 96 101\r\na=rtpmap:96 L16/8000/1\r\na=recvonly
 
 
 def audio(formats: str, *lines: str) -> sdp.Media:
-    return sdp.read(HEAD + f"m=audio 4000 RTP/AVP {formats}\r\n" + "".join(f"{line}\r\n" for line in lines)).media[0]
+    return sdp.read(HEAD + f"m=audio 4000 RTP/AVP {formats}\r\n" + "".join(f"{line}\r\n" for line in lines))[0]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_codec_is_the_first_of_the_offer_that_we_speak(
 )
 def test_a_synthesiser_is_asked_for(change: tuple[str, str], *, is_ours: bool) -> None:
     offer = sdp.read(HEAD + (CONTROL.replace(*change) if change[0] else CONTROL))
-    assert offer.media[0].is_our_resource == is_ours
+    assert offer[0].is_our_resource == is_ours
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,6 @@ def test_the_audio_of_a_synthesiser_is_what_its_control_line_names_and_the_clien
         for direction, named in (each.split() for each in lines)
     ]
     offer = sdp.read(HEAD + CONTROL.replace("cmid:1", control) + "".join(sections))
-    found = offer.audio_of(offer.media[0])
+    found = sdp.audio_of(offer, offer[0])
     assert found is not None
     assert f"mid:{found.attributes['mid']}" == mid

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import pytest
 
 from cc_tts.config.schema import SipConfig
 from cc_tts.mrcp.sip import request as requests
-from cc_tts.mrcp.sip.flows import Flow, SipListener, StreamFlow
+from cc_tts.mrcp.sip.flows import Flow, SipListener, StreamFlow, UdpFlow
 from cc_tts.mrcp.sip.server import Dialog, Refusal, SipServer
 from cc_tts.mrcp.tcp import Address
 from tests.support.virtual_time import in_virtual_time, virtual_time
@@ -18,11 +19,10 @@ pytestmark = pytest.mark.unit
 PEER = ("192.0.2.1", 5070)
 
 
-class FakeFlow:
+class FakeFlow(UdpFlow):
     def __init__(self, transport: str = "UDP") -> None:
+        super().__init__(cast("Any", None), PEER, "192.0.2.7")
         self.transport = transport
-        self.peer: Address = PEER
-        self.local_host = "192.0.2.7"
         self.is_reliable = transport != "UDP"
         self.sent: list[tuple[str, Address | None]] = []
 

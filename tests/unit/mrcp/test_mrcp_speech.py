@@ -21,9 +21,9 @@ from cc_tts.mrcp.messages import (
     OpenSpeech,
     SpeechJumped,
     SpeechOver,
-    SpeechTaken,
     StartSpeech,
     Style,
+    Taken,
 )
 from cc_tts.mrcp.server.client import MrcpProcess
 from cc_tts.mrcp.server.speech import MrcpSpeech, SpeechServices
@@ -78,12 +78,12 @@ async def test_markup_and_reasoning_are_taken_out_of_a_plain_text() -> None:
     await bench.until(SpeechOver)
     assert [each for stream in bench.engine.streams for each in stream.pushed] == ["Total: five dollars."]
     nothing = Bench("<think>Hm.</think>")
-    assert cast("SpeechTaken", await nothing.until(SpeechTaken)).code == "nothing_to_say"
+    assert cast("Taken", await nothing.until(Taken)).code == "nothing_to_say"
 
 
 async def test_a_speech_that_is_closed_while_it_jumps_ends() -> None:
     bench = Bench()
-    await bench.until(SpeechTaken)
+    await bench.until(Taken)
     bench.speech.take(jump())
     await asyncio.sleep(0)  # the jump waits for the end of what was spoken before
     async with asyncio.timeout(2):
@@ -94,7 +94,7 @@ async def test_a_speech_that_is_closed_while_it_jumps_ends() -> None:
 
 async def test_a_jump_to_a_voice_that_there_is_not_says_so_and_the_text_goes_on() -> None:
     bench = Bench("Good morning.")
-    await bench.until(SpeechTaken)
+    await bench.until(Taken)
     bench.speech.take(jump(Style(voices=("nobody",))))
     found = cast("SpeechJumped", await bench.until(SpeechJumped))
     assert (found.at_ms, found.code) == (100.0, "unknown_voice")
@@ -105,7 +105,7 @@ async def test_a_jump_to_a_voice_that_there_is_not_says_so_and_the_text_goes_on(
 @pytest.mark.parametrize(("rate", "at_ms"), [(0.0, 200.0), (0.5, 200.0), (2.0, 50.0), (9.0, 50.0)])
 async def test_the_place_of_what_is_spoken_now_is_that_of_the_new_rate(rate: float, at_ms: float) -> None:
     bench = Bench("Good morning.")
-    await bench.until(SpeechTaken)
+    await bench.until(Taken)
     bench.speech.take(jump(Style(rate=rate)))
     assert cast("SpeechJumped", await bench.until(SpeechJumped)).at_ms == at_ms
     await bench.speech.close(100.0, "normal")
@@ -113,7 +113,7 @@ async def test_the_place_of_what_is_spoken_now_is_that_of_the_new_rate(rate: flo
 
 async def test_a_jump_that_breaks_down_says_so_and_the_text_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench("Good morning.")
-    await bench.until(SpeechTaken)
+    await bench.until(Taken)
 
     def broken(*_place: object) -> None:
         raise ZeroDivisionError

@@ -1,5 +1,6 @@
 """The states of a synthesiser: each method in each state, by the table of RFC 6787 §8.1, and the queue."""
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -15,13 +16,13 @@ from cc_tts.mrcp.messages import (
     CloseSpeech,
     DefineLexicon,
     JumpSpeech,
-    LexiconTaken,
     OpenSpeech,
     SpeechJumped,
+    SpeechMark,
     SpeechOver,
-    SpeechTaken,
     StartSpeech,
     Style,
+    Taken,
 )
 from cc_tts.processes.channel import Message
 
@@ -72,7 +73,7 @@ class Bench:
         self.line = FakeLine()
         self.told: list[Message] = []
         self.answers: list[Answer] = []
-        self._last_number = 0
+        self.by_number: dict[int, Synthesizer] = {}
         self._last_request = 0
         self.synthesizer = Synthesizer(
             CHANNEL,
@@ -80,14 +81,11 @@ class Bench:
             line=cast("Any", self.line),
             tell=lambda message, _payload: self.told.append(message),
             send=lambda data: self.answers.append(Answer(data)),
-            new_id=self._number,
+            numbers=itertools.count(1),
+            by_number=self.by_number,
             clock=MonotonicClock(),
             max_queued=max_queued,
         )
-
-    def _number(self) -> int:
-        self._last_number += 1
-        return self._last_number
 
     def send(self, method: str, body: bytes = b"", **headers: str) -> None:
         self._last_request += 1
@@ -104,7 +102,7 @@ class Bench:
     def speak(self, text: str = "Hello.", **headers: str) -> int:
         """Have a text taken; returns the id of the request."""
         self.send("SPEAK", text.encode(), **{"Content_Type": "text/plain", **headers})
-        self.synthesizer.on_taken(SpeechTaken(self.of_kind(OpenSpeech)[-1].speech_id))
+        self.synthesizer.take(Taken(self.of_kind(OpenSpeech)[-1].speech_id))
         return self._last_request
 
     def of_kind(self, kind: type[Kind]) -> list[Kind]:
@@ -157,12 +155,13 @@ def test_a_request_is_answered_when_its_text_was_taken_and_completes_when_it_was
     bench.send("SPEAK", b"Hello.", Content_Type="text/plain")
     assert not bench.answers
     assert [type(each) for each in bench.told] == [OpenSpeech, StartSpeech]
-    bench.synthesizer.on_taken(SpeechTaken(1))
+    bench.synthesizer.take(Taken(1))
     assert re.fullmatch(r"timestamp=\d{19,20}", bench.answers[-1].headers["Speech-Marker"])
     bench.synthesizer.on_played()
     assert bench.since(0) == ["1 200 IN-PROGRESS", "SPEAK-COMPLETE 1 COMPLETE"]
     assert bench.answers[-1].headers["Completion-Cause"] == "000 normal"
     assert bench.told[-1] == CloseSpeech(1, 0.0, "normal")
+    assert not bench.by_number
 
 
 def test_further_requests_wait_and_begin_by_themselves() -> None:
@@ -225,7 +224,7 @@ def test_stop_before_the_text_was_taken_answers_both() -> None:
     bench.send("SPEAK", b"Hello.", Content_Type="text/plain")
     bench.send("STOP")
     assert bench.since(0) == ["1 200 IN-PROGRESS", "2 200 COMPLETE"]
-    bench.synthesizer.on_taken(SpeechTaken(1))
+    bench.synthesizer.take(Taken(1))
     assert len(bench.answers) == 2
 
 
@@ -306,7 +305,7 @@ def test_a_text_that_is_not_taken_is_refused_and_the_next_begins(code: str, stat
     bench = Bench()
     bench.send("SPEAK", b"<speak>", Content_Type="application/ssml+xml")
     bench.send("SPEAK", b"Hello.", Content_Type="text/plain")
-    bench.synthesizer.on_taken(SpeechTaken(1, code, "line 1"))
+    bench.synthesizer.take(Taken(1, code, "line 1"))
     assert bench.since(0) == [f"1 {status} COMPLETE"]
     assert bench.answers[0].headers["Completion-Cause"] == cause
     assert bench.told[-1] == StartSpeech(2)
@@ -315,7 +314,7 @@ def test_a_text_that_is_not_taken_is_refused_and_the_next_begins(code: str, stat
 def test_speech_that_breaks_off_completes_with_an_error() -> None:
     bench = Bench()
     bench.speak()
-    bench.synthesizer.on_failed(SpeechOver(1, "engine_failed", "no audio for 15 s"))
+    bench.synthesizer.take(SpeechOver(1, "engine_failed", "no audio for 15 s"))
     assert bench.since(1) == ["SPEAK-COMPLETE 1 COMPLETE"]
     assert bench.answers[-1].headers["Completion-Cause"] == "004 error"
     assert bench.answers[-1].headers["Completion-Reason"] == '"no audio for 15 s"'
@@ -333,7 +332,7 @@ def test_speech_of_which_nothing_could_be_sent_completes_with_an_error() -> None
 def test_marks_are_events_with_their_name() -> None:
     bench = Bench()
     bench.speak()
-    bench.synthesizer.on_mark(1, "here")
+    bench.synthesizer.take(SpeechMark(1, "here"))
     assert bench.since(1) == ["SPEECH-MARKER 1 IN-PROGRESS"]
     assert bench.answers[-1].headers["Speech-Marker"].endswith(";here")
     bench.synthesizer.on_played()
@@ -348,7 +347,7 @@ def test_control_goes_on_from_another_place_and_is_answered_then() -> None:
     assert len(bench.answers) == 1
     assert bench.of_kind(JumpSpeech) == [JumpSpeech(1, 2000.0, -5, "second", Style())]
     assert not bench.synthesizer.takes_audio(1)
-    bench.synthesizer.on_jumped(SpeechJumped(1, 0.0, restarts=True))
+    bench.synthesizer.take(SpeechJumped(1, 0.0, restarts=True))
     assert bench.answers[-1].what == "2 200 COMPLETE"
     assert bench.answers[-1].headers["Speak-Restart"] == "true"
     assert bench.answers[-1].headers["Active-Request-Id-List"] == "1"
@@ -361,7 +360,7 @@ def test_control_waits_until_the_text_was_looked_at_and_counted() -> None:
     answer = bench.ask("CONTROL", Prosody_Rate="slow")
     assert answer.what == "2 407 COMPLETE"
     assert not bench.of_kind(JumpSpeech)
-    bench.synthesizer.on_taken(SpeechTaken(1))
+    bench.synthesizer.take(Taken(1))
     bench.send("CONTROL", Prosody_Rate="slow")
     assert bench.of_kind(JumpSpeech)
 
@@ -372,7 +371,7 @@ def test_a_control_that_is_not_possible_is_refused_and_the_text_goes_on_as_it_wa
     bench.speak()
     bench.line.played_ms = 2000.0
     bench.send("CONTROL", Voice_Name="nobody")
-    bench.synthesizer.on_jumped(SpeechJumped(1, 2000.0, restarts=False, code=code))
+    bench.synthesizer.take(SpeechJumped(1, 2000.0, restarts=False, code=code))
     assert bench.answers[-1].what == f"2 {status} COMPLETE"
     assert bench.line.did[-1] == "begin 1 at 2000"
     assert bench.synthesizer.takes_audio(1)
@@ -386,7 +385,7 @@ def test_stop_answers_a_control_that_waits() -> None:
     bench.send("CONTROL", Jump_Size="+5 Second")
     bench.send("STOP")
     assert bench.since(1) == ["2 200 COMPLETE", "3 200 COMPLETE"]
-    bench.synthesizer.on_jumped(SpeechJumped(1, 0.0, restarts=False))
+    bench.synthesizer.take(SpeechJumped(1, 0.0, restarts=False))
     assert len(bench.answers) == 3
 
 
@@ -396,7 +395,7 @@ def test_a_lexicon_is_used_once_it_is_taken() -> None:
     bench.send("DEFINE-LEXICON", PLS, **define)
     assert not bench.answers
     (defined,) = bench.of_kind(DefineLexicon)
-    bench.synthesizer.on_lexicon(LexiconTaken(defined.request_id))
+    bench.synthesizer.take(Taken(defined.number))
     assert bench.answers[-1].what == "1 200 COMPLETE"
     bench.speak()
     opened = bench.of_kind(OpenSpeech)[-1]
@@ -406,7 +405,7 @@ def test_a_lexicon_is_used_once_it_is_taken() -> None:
 def test_a_lexicon_that_cannot_be_used_is_refused() -> None:
     bench = Bench()
     bench.send("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<a>")
-    bench.synthesizer.on_lexicon(LexiconTaken(1, "lexicon_malformed", "no lexeme"))
+    bench.synthesizer.take(Taken(1, "lexicon_malformed", "no lexeme"))
     assert bench.answers[-1].what == "1 407 COMPLETE"
     assert bench.answers[-1].headers["Completion-Cause"] == "006 lexicon-load-failure"
 
@@ -415,7 +414,7 @@ def test_lexicons_are_bounded() -> None:
     bench = Bench()
     for number in range(MAX_LEXICONS):
         bench.send("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID=f"<{number}>")
-        bench.synthesizer.on_lexicon(LexiconTaken(number + 1))
+        bench.synthesizer.take(Taken(number + 1))
     answer = bench.ask("DEFINE-LEXICON", PLS, Content_Type="application/pls+xml", Content_ID="<more>")
     assert answer.what.split()[1] == "407"
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import DEEPGRAM, RouteTable
-from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, TextsInTurn, as_message, serve
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Message, Messages, TextsInTurn, serve
 from cc_tts.api.plugs.deepgram.shapes import (
     HTTP_ROUTE,
     IDLE_TIMEOUT_S,
@@ -21,6 +21,7 @@ from cc_tts.api.plugs.deepgram.shapes import (
     respond,
     words_of,
 )
+from cc_tts.api.plugs.speech_context import SpeechContext
 from cc_tts.errors import CcTtsError, MalformedRequest
 
 ROUTES: Final = RouteTable("Deepgram", DEEPGRAM)
@@ -31,9 +32,6 @@ class Incoming(msgspec.Struct, frozen=True):
 
     type: Literal["Speak", "Flush", "Clear", "Close"]
     text: str = ""
-
-
-_DECODER: Final = msgspec.json.Decoder(Incoming)
 
 
 @ROUTES.add("POST", "/v1/speak", **HTTP_ROUTE)
@@ -56,10 +54,9 @@ class DeepgramConnection(TextsInTurn):
         super().__init__(request, words, output_of(request, "linear16"), idle_timeout_s=IDLE_TIMEOUT_S)
         self._sequence_id = 0
         request_id = request.app[CONTEXT].nodes.new_id("req")
-        self.tell([as_message({"type": "Metadata", "request_id": request_id, "model_name": words.voice or ""})])
+        self.tell([{"type": "Metadata", "request_id": request_id, "model_name": words.voice or ""}])
 
-    def take(self, data: bytes) -> None:
-        incoming = _DECODER.decode(data)
+    def obey(self, incoming: Incoming) -> None:
         match incoming.type:
             case "Speak":
                 self.add(incoming.text)
@@ -73,23 +70,21 @@ class DeepgramConnection(TextsInTurn):
             case "Close":
                 self.end_all()
 
-    def final(self, context_id: str) -> Messages:  # noqa: ARG002
+    def final(self, context: SpeechContext) -> Messages:  # noqa: ARG002
         return [self._numbered("Flushed")]
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:  # noqa: ARG002
-        return [as_message({"type": "Error", "err_code": error.code, "err_msg": error.detail or error.title})]
+        return [{"type": "Error", "err_code": error.code, "err_msg": error.detail or error.title}]
 
-    def dropped(self, context_id: str) -> Messages:
-        return self.final(context_id)  # each flush is answered
+    def dropped(self, context: SpeechContext) -> Messages:
+        return self.final(context)  # each flush is answered
 
     def refuse(self, error: CcTtsError) -> None:
         if isinstance(error, MalformedRequest):
-            self.tell(
-                [as_message({"type": "Warning", "warn_code": error.code, "warn_msg": error.detail or error.title})]
-            )
+            self.tell([{"type": "Warning", "warn_code": error.code, "warn_msg": error.detail or error.title}])
         else:
-            self.tell(self.failed("", error))
+            super().refuse(error)
 
-    def _numbered(self, kind: str) -> str:
+    def _numbered(self, kind: str) -> Message:
         number, self._sequence_id = self._sequence_id, self._sequence_id + 1
-        return as_message({"type": kind, "sequence_id": number})
+        return {"type": kind, "sequence_id": number}

@@ -18,8 +18,8 @@ from msgspec import Meta
 
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import DEEPGRAM, RouteTable
-from cc_tts.api.plugs.alignment import AlignedAudio, Aligner
-from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, TextsInTurn, as_message, serve
+from cc_tts.api.plugs.alignment import AlignedAudio
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Message, Messages, TextsInTurn, serve
 from cc_tts.api.plugs.deepgram.shapes import (
     HTTP_ROUTE,
     IDLE_TIMEOUT_S,
@@ -60,9 +60,6 @@ class Incoming(msgspec.Struct, frozen=True):
     playback_offset: Offset | None = None
 
 
-_DECODER: Final = msgspec.json.Decoder(Incoming)
-
-
 @dataclass(slots=True, eq=False)
 class _Turn:
     """A turn that takes text, or whose audio was made. ``begins_ms`` is the start of its audio within that of all turns."""
@@ -70,19 +67,18 @@ class _Turn:
     id: str
     said: str = ""
     """The text as it was received."""
-    speech: SpeechContext | None = None
-    aligner: Aligner | None = None
+    context: SpeechContext | None = None
     begins_ms: float = 0.0
     audio_ms: float = 0.0
 
     @property
     def text(self) -> str:
         """The text as it is spoken, with a blank between sentences."""
-        return self.said if self.speech is None else self.speech.text
+        return self.said if self.context is None else self.context.text
 
     def heard_and_pending(self, at_ms: float) -> tuple[str, str]:
         """Return the part of the text that the client had heard at ``at_ms`` in the audio of all turns, and the rest."""
-        spans = () if self.aligner is None else self.aligner.spans
+        spans = () if self.context is None else self.context.aligner.spans
         return heard_and_pending(spans, self.text, at_ms - self.begins_ms)
 
     def metadata(self) -> dict[str, Any]:
@@ -129,8 +125,7 @@ class FluxConnection(TextsInTurn):
 
     # --- what a client says ------------------------------------------------------------------------------------------
 
-    def take(self, data: bytes) -> None:
-        incoming = _DECODER.decode(data)
+    def obey(self, incoming: Incoming) -> None:
         match incoming.type:
             case "Speak":
                 self._take_text(incoming.text)
@@ -181,7 +176,7 @@ class FluxConnection(TextsInTurn):
     def _turn_at(self, at_ms: float) -> _Turn:
         """Return the turn that the client plays at this position, or played last."""
         turns = list(self._turns.values())
-        return next((each for each in reversed(turns) if each.aligner and each.begins_ms < at_ms), turns[0])
+        return next((each for each in reversed(turns) if each.context and each.begins_ms < at_ms), turns[0])
 
     def _configure(self, speed: float | None) -> None:
         if speed is not None and not MIN_SPEED <= speed <= MAX_SPEED:
@@ -194,49 +189,43 @@ class FluxConnection(TextsInTurn):
 
     # --- what it is told ---------------------------------------------------------------------------------------------
 
-    def began(self, context_id: str, speech: SpeechContext, aligner: Aligner) -> Messages:
-        turn = self._turns[context_id]
-        turn.speech, turn.aligner, turn.begins_ms = speech, aligner, self._total_ms
-        return [as_message({"type": "SpeechStarted", "speech_id": turn.id})]
+    def began(self, context: SpeechContext) -> Messages:
+        turn = self._turns[context.id]
+        turn.context, turn.begins_ms = context, self._total_ms
+        return [{"type": "SpeechStarted", "speech_id": turn.id}]
 
-    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:
+    def audio(self, context: SpeechContext, audio: bytes, piece: AlignedAudio | None) -> Messages:
         length_ms = self._ms_of(len(audio))
-        self._turns[context_id].audio_ms += length_ms
+        self._turns[context.id].audio_ms += length_ms
         self._total_ms += length_ms
-        return super().audio(context_id, audio, piece)
+        return super().audio(context, audio, piece)
 
-    def final(self, context_id: str) -> Messages:
-        ended = self.dropped(context_id)
-        if self._turns[context_id].audio_ms:
+    def final(self, context: SpeechContext) -> Messages:
+        ended = self.dropped(context)
+        if self._turns[context.id].audio_ms:
             return ended
-        return [self._warning("NO_SYNTHESIZABLE_TEXT", "there is nothing to say in the turn"), *ended]
+        return [_warning("NO_SYNTHESIZABLE_TEXT", "there is nothing to say in the turn"), *ended]
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:  # noqa: ARG002
         code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), error.code)
-        return [as_message({"type": "Error", "code": code, "description": error.detail or error.title})]
+        return [{"type": "Error", "code": code, "description": error.detail or error.title}]
 
-    def dropped(self, context_id: str) -> Messages:
-        turn = self._turns[context_id]
-        if context_id == self.text_id:
+    def dropped(self, context: SpeechContext) -> Messages:
+        turn = self._turns[context.id]
+        if context.id == self.text_id:
             self.begin_text()  # the text failed before its flush: begin another
         for oldest in list(self._turns)[: -MAX_TURNS - 1]:
             del self._turns[oldest]
-        ended = [{"type": "SpeechMetadata", **turn.metadata()}, {"type": "Flushed", "speech_id": turn.id}]
-        return [as_message(each) for each in ended]
-
-    def refuse(self, error: CcTtsError) -> None:
-        self.tell(self.failed("", error))
+        return [{"type": "SpeechMetadata", **turn.metadata()}, {"type": "Flushed", "speech_id": turn.id}]
 
     def last(self) -> Messages:
         return [
-            as_message(
-                {
-                    "type": "SessionMetadata",
-                    "total_audio_duration_ms": round(self._total_ms),
-                    "total_input_character_count": self._num_chars,
-                    "total_billable_character_count": self._num_chars,
-                }
-            )
+            {
+                "type": "SessionMetadata",
+                "total_audio_duration_ms": round(self._total_ms),
+                "total_input_character_count": self._num_chars,
+                "total_billable_character_count": self._num_chars,
+            }
         ]
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -245,14 +234,14 @@ class FluxConnection(TextsInTurn):
         return self._audio_format.ms_for_bytes(num_bytes * 2 // self._bytes_per_sample)
 
     def _warn(self, code: str, description: str) -> None:
-        self.tell([self._warning(code, description)])
-
-    @staticmethod
-    def _warning(code: str, description: str) -> str:
-        return as_message({"type": "Warning", "code": code, "description": description})
+        self.tell([_warning(code, description)])
 
     def _tell(self, kind: str, **fields: Any) -> None:
-        self.tell([as_message({"type": kind, **fields})])
+        self.tell([{"type": kind, **fields}])
+
+
+def _warning(code: str, description: str) -> Message:
+    return {"type": "Warning", "code": code, "description": description}
 
 
 _CODES: Final = {MalformedRequest: "MESSAGE-0000", TextTooLong: "BIG-0000", Unprocessable: "DATA-0000"}

@@ -31,7 +31,6 @@ from cc_tts.api.plugs.elevenlabs.shapes import (
 from cc_tts.api.plugs.encoder import MEDIA_TYPES
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import speech_of
-from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import UnknownVoice
 
@@ -46,7 +45,6 @@ class _Timed(SpeechResponse):
     """A JSON object, one a line, for each piece of audio with its characters. Times count from the start of all audio."""
 
     content_type = "application/x-ndjson"
-    _sent_ms = 0.0
 
     def pieces(self, chunks: AsyncIterator[SpeechChunk]) -> AsyncIterator[AlignedAudio]:
         return Aligner(self._output.rate_hz).pieces(chunks)
@@ -57,8 +55,7 @@ class _Timed(SpeechResponse):
     def _timed(self, audio: bytes, piece: AlignedAudio | None) -> dict[str, Any]:
         alignment = None
         if piece is not None and piece.characters is not None:
-            alignment = in_seconds(piece.characters, offset_ms=self._sent_ms)
-            self._sent_ms += AudioFormat(self._output.rate_hz).ms_for_bytes(len(piece.pcm))
+            alignment = in_seconds(piece.characters, offset_ms=piece.begin_ms)
         return {
             "audio_base64": base64.b64encode(audio).decode(),
             "alignment": alignment,

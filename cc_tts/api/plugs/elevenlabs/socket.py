@@ -6,15 +6,14 @@ interrupted: Pipecat and LiveKit end a turn so, and interrupt it so. Every conte
 
 import asyncio
 import base64
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from aiohttp import WSCloseCode, web
 
 from cc_tts.api.http.auth import AUTHENTICATOR, HOLDER, NOBODY
 from cc_tts.api.http.route import ELEVENLABS, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio
-from cc_tts.api.plugs.connection import ONLY, SOCKET_ROUTE, Messages, SpeechConnection, as_message, serve
+from cc_tts.api.plugs.connection import ONLY, SOCKET_ROUTE, Messages, SpeechConnection, serve
 from cc_tts.api.plugs.elevenlabs.shapes import (
     INACTIVITY,
     LANGUAGE,
@@ -25,6 +24,7 @@ from cc_tts.api.plugs.elevenlabs.shapes import (
     output_of,
     words_of,
 )
+from cc_tts.api.plugs.speech_context import SpeechContext
 from cc_tts.config.schema import Scope
 from cc_tts.errors import CcTtsError, Unauthorized
 from cc_tts.speech.prompt import TextContent
@@ -33,7 +33,6 @@ KEY_TIMEOUT_S: Final = 10.0
 """The time for the first message of a client that sends its key in it (unmeasured)."""
 _OPTIONS: Final = SOCKET_ROUTE | {"query": (OUTPUT_FORMAT, LANGUAGE, INACTIVITY), "token_may_follow": True}
 _SCOPE: Final[Scope] = "call"
-_DECODER: Final = msgspec.json.Decoder(Incoming)
 
 ROUTES: Final = RouteTable("ElevenLabs", ELEVENLABS)
 
@@ -62,17 +61,13 @@ class ManyContexts(SpeechConnection):
             asyncio.get_running_loop().call_later(KEY_TIMEOUT_S, self._refuse_stranger)
         self._flushed: set[str] = set()
         """The contexts whose last message was a flush without text."""
-        self._current_id = ONLY
-        """The context of the current message."""
 
-    def take(self, data: bytes) -> None:
-        self._current_id = ONLY
-        incoming = _DECODER.decode(data)
-        self._current_id = incoming.id or ONLY
+    def obey(self, incoming: Incoming) -> None:
+        self.current_id = incoming.id or ONLY
         if self._is_stranger and not self.outbox.is_closed:
             self._admit(incoming.key)
         if not self._is_stranger:
-            self.obey(incoming, self._current_id)
+            self.act(incoming, self.current_id)
 
     def check(self, words: TextContent) -> None:
         if not self._is_stranger:  # a client without a key does not learn which voices exist
@@ -95,7 +90,7 @@ class ManyContexts(SpeechConnection):
             self.refuse(error or Unauthorized("no key came"))
             self.outbox.close()
 
-    def obey(self, incoming: Incoming, context_id: str) -> None:
+    def act(self, incoming: Incoming, context_id: str) -> None:
         if incoming.close_socket:
             self.end_all()
         elif incoming.close_context:
@@ -114,35 +109,26 @@ class ManyContexts(SpeechConnection):
             if not text.strip():
                 self._flushed.add(context_id)
 
-    def refuse(self, error: CcTtsError) -> None:
-        self.tell(self._error(self._current_id, error))
-
-    def audio(self, context_id: str, audio: bytes, piece: AlignedAudio | None) -> Messages:
+    def audio(self, context: SpeechContext, audio: bytes, piece: AlignedAudio | None) -> Messages:
         characters = None if piece is None else piece.characters
         if not audio and characters is None:
             return ()
         alignment = None if characters is None else in_milliseconds(characters)
         told = {"audio": base64.b64encode(audio).decode(), "alignment": alignment, "normalizedAlignment": alignment}
-        return self._message(context_id, told)
+        return [told | self.fields_of(context.id)]
 
-    def final(self, context_id: str) -> Messages:
-        if not self.is_open(context_id):
-            self._flushed.discard(context_id)
-        return self._message(context_id, {"audio": "", "isFinal": True})
+    def final(self, context: SpeechContext) -> Messages:
+        if not self.is_open(context.id):
+            self._flushed.discard(context.id)
+        return [{"audio": "", "isFinal": True, **self.fields_of(context.id)}]
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
-        return self._error(context_id, error)
+        told = {"error": error.code, "message": error.detail, "code": int(WSCloseCode.POLICY_VIOLATION)}
+        return [told | self.fields_of(context_id)]
 
     def fields_of(self, context_id: str) -> dict[str, str]:
         """Return the fields that name the context of a message. Pipecat reads one of them, LiveKit the other."""
         return {"contextId": context_id, "context_id": context_id}
-
-    def _error(self, context_id: str, error: CcTtsError) -> Messages:
-        told = {"error": error.code, "message": error.detail, "code": int(WSCloseCode.POLICY_VIOLATION)}
-        return self._message(context_id, told)
-
-    def _message(self, context_id: str, told: dict[str, Any]) -> Messages:
-        return [as_message(told | self.fields_of(context_id))]
 
     def _close_context(self, context_id: str) -> None:
         was_flushed = context_id in self._flushed
@@ -156,7 +142,7 @@ class ManyContexts(SpeechConnection):
 class OneContext(ManyContexts):
     """A client of one text, which ends with an empty one."""
 
-    def obey(self, incoming: Incoming, context_id: str) -> None:  # noqa: ARG002
+    def act(self, incoming: Incoming, context_id: str) -> None:  # noqa: ARG002
         if incoming.text == "" and not incoming.flush:
             self.speak(incoming, ONLY)  # so that the end is reported also if no text came before
             self.end_all()

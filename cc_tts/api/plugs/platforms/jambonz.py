@@ -13,10 +13,10 @@ from msgspec import UNSET
 from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, TextsInTurn, as_message, serve
+from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, TextsInTurn, serve
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import speech_of
+from cc_tts.api.plugs.speech_context import SpeechContext, speech_of
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import TextContent
 
@@ -53,9 +53,6 @@ class Incoming(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-_DECODER: Final = msgspec.json.Decoder(Incoming)
-
-
 @ROUTES.add(
     "POST",
     "/v1/jambonz/speech",
@@ -89,10 +86,9 @@ class JambonzConnection(TextsInTurn):
         rate_hz = rates_hz.get(request.query.get(_RATE.name, ""), LINE_RATE_HZ)
         words = TextContent("", _present(request.query.get(_VOICE.name)), _present(request.query.get(_LANGUAGE.name)))
         super().__init__(request, words, Output(FORMATS["pcm"], rate_hz), idle_timeout_s=IDLE_TIMEOUT_S)
-        self.tell([as_message({"type": "connect", "data": {"sample_rate": rate_hz, "base64_encoding": False}})])
+        self.tell([{"type": "connect", "data": {"sample_rate": rate_hz, "base64_encoding": False}}])
 
-    def take(self, data: bytes) -> None:
-        incoming = _DECODER.decode(data)
+    def obey(self, incoming: Incoming) -> None:
         match incoming.type:
             case "stream":
                 self.add(incoming.text)
@@ -104,16 +100,13 @@ class JambonzConnection(TextsInTurn):
                 self.interrupt_all()
                 self.end_all()
 
-    def final(self, context_id: str) -> Messages:  # noqa: ARG002
+    def final(self, context: SpeechContext) -> Messages:  # noqa: ARG002
         return ()
 
     def failed(self, context_id: str, error: CcTtsError) -> Messages:
         if context_id == self.text_id:
             self.begin_text()  # the next text is a new sentence
-        return [as_message({"error": f"{error.code}: {error.detail or error.title}"})]
-
-    def refuse(self, error: CcTtsError) -> None:
-        self.tell(self.failed("", error))
+        return [{"error": f"{error.code}: {error.detail or error.title}"}]
 
 
 def _present(value: str | None) -> str | None:

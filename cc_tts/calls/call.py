@@ -8,24 +8,22 @@ from typing import Any, ClassVar, Final, Literal
 from cc_tts import logs
 from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
-from cc_tts.calls.adoption.keeper import RecordKeeper
 from cc_tts.calls.audio.barge_in import BargeIn
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call_info import CallInfo, CallTimer
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector
-from cc_tts.calls.dtmf.gather import NOBODY, DigitsTo, Gather, GatherRequest
+from cc_tts.calls.dtmf.gather import Gather, GatherRequest
 from cc_tts.calls.ending import PROMPT_FAILED, Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView, Followers
-from cc_tts.calls.prompts.disclosure import Disclosing
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.recording.recorder import CallRecorder
 from cc_tts.calls.tracing.spans import spans_of
 from cc_tts.calls.transfers.bridge import CallBridge
-from cc_tts.calls.transfers.handover import Handover
+from cc_tts.calls.transfers.transfer import AnyTransfer, Transfer
 from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.errors import DtmfUnsupported, WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults, texts_of
@@ -47,16 +45,13 @@ class Call(CallView):
         inbound = self.direction == "inbound"
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
         self.created_at_s = services.clock.wall_s()
-        self._answering = False
         self.timer = CallTimer(self.id)
         self.followers = Followers()
         self.audio = AudioHub(self.id, services.ua, services.metrics)
         self.player = PromptPlayer(
-            self.id,
+            self,
             services,
-            tenant=self.tenant,
             publish=self.publish,
-            disclosing=Disclosing(self, services, self.publish),
             on_started=lambda utterance, at_ns: self.barge_in.prompt_heard(utterance, at_ns),  # noqa: PLW0108 - it is made below
             on_complete=self._prompt_complete,
         )
@@ -73,10 +68,11 @@ class Call(CallView):
         )
         self.barge_in = BargeIn(self)
         self.detection: MachineDetection | None = None
-        self.handover = Handover(self)
+        self.transfer: AnyTransfer | None = None
+        """The last one; it may be over."""
         self.bridge = CallBridge(self)
         self.recorder = CallRecorder(self, self.services.recordings)
-        self.keeper = RecordKeeper(self, self.recorder, self.handover, self.bridge)
+        self._kept = b""
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
@@ -86,14 +82,8 @@ class Call(CallView):
         return self.player.utterances
 
     @property
-    def state(self) -> CallState:
-        return self.machine.state
-
-    @property
-    def waits_for_answer(self) -> bool:
-        """Whether it is an incoming call to which no final response has been sent."""
-        waits = self.direction == "inbound" and self.state in (CallState.INCOMING, CallState.EARLY)
-        return waits and not self._answering
+    def running_transfer(self) -> AnyTransfer | None:
+        return None if self.transfer is None or self.transfer.is_over else self.transfer
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
@@ -110,8 +100,10 @@ class Call(CallView):
             SpeechNotHeard, DisclosureFailed: nothing hears speech that may interrupt it, or its disclosure cannot be said.
         """
         self._check(CallEvent.SPEAK, "speak" if texts_of(prompt.content) else "play")
-        utterance = self.player.speak(prompt, self.defaults, may_wait=self._answering or self.answered_at_s is not None)
-        self.keeper.keep()
+        utterance = self.player.speak(
+            prompt, self.defaults, may_wait=self.is_answering or self.answered_at_s is not None
+        )
+        self.keep()
         self.barge_in.refresh()
         return utterance
 
@@ -140,7 +132,7 @@ class Call(CallView):
         self.spans.gather_began(gather)
         self.recorder.gather_began(gather)
         self.bridge.withhold_keys(withheld=self.keys.hides_keys)
-        self.keeper.keep()
+        self.keep()
         return gather
 
     def stop_gather(self) -> Gather:
@@ -169,7 +161,7 @@ class Call(CallView):
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
         self.services.ua.send(messages.SetPaused(self.id, paused))
         self.paused = paused
-        self.keeper.keep()
+        self.keep()
 
     # --- the call itself -----------------------------------------------------------------------------------------------
 
@@ -185,7 +177,7 @@ class Call(CallView):
     def accept(self) -> None:
         """Send 200 if the call still waits for an answer. Prompts are synthesised from now on, and heard from the ACK on."""
         if self.waits_for_answer:
-            self._answering = True
+            self.is_answering = True
             self.recorder.begin_wanted()
             self.services.ua.send(messages.Answer(call_id=self.id, lead_in_ms=self.lead_in_ms))
             self.player.prepare()
@@ -241,7 +233,7 @@ class Call(CallView):
                 transfer_result=transfer_result,
             )
         )
-        self.keeper.keep()  # after it: a call that has a reason to end is ending
+        self.keep()  # after it: a call that has a reason to end is ending
 
     def set_hold(self, *, hold: bool) -> None:
         """Hold the call by a re-INVITE with sendonly, or resume it.
@@ -281,7 +273,7 @@ class Call(CallView):
             if defaults.barge_in_speech:
                 self.services.vad.check()
         self.defaults, self.metadata, self.client_state = defaults, metadata, client_state
-        self.keeper.keep()
+        self.keep()
         self.barge_in.refresh()
 
     def end_heard_out(self, local_reason: str, *, cause: str = "", is_cut: bool = False) -> None:
@@ -301,7 +293,7 @@ class Call(CallView):
         self.created_at_s, self.paused = record.created_at_s, record.paused
         self.note_leg(snapshot)
         is_answered = snapshot.state != "invited"
-        self._answering = is_answered and self.direction == "inbound"
+        self.is_answering = is_answered and self.direction == "inbound"
         if snapshot.sip_code:
             self.machine.fire(CallEvent.RING)
         if snapshot.state == "established":
@@ -312,7 +304,7 @@ class Call(CallView):
         elif record.no_answer_at_s is not None:
             self.no_answer_at_s = record.no_answer_at_s
             self.timer.set(max(0.0, record.no_answer_at_s - clock.wall_s()), partial(self.end, "no_answer"))
-        if self._answering:
+        if self.is_answering:
             self.player.prepare()
         self.player.restore(record.utterances, dict(snapshot.utterances), is_answered=is_answered)
         if record.gather is not None:
@@ -320,19 +312,45 @@ class Call(CallView):
             self.bridge.withhold_keys(withheld=self.keys.hides_keys)
             if record.gather.then == "hangup" and is_answered:
                 self.end("gather_complete", cause="server_restarted")
-        self.handover.restore(record.transfer, snapshot.transfer)
+        if (
+            record.transfer is not None and not self.waits_for_answer
+        ):  # a call that waits for its answer is routed again
+            self.transfer = Transfer.restored(self, record.transfer, snapshot.transfer)
         self.bridge.restore(record.bridge, snapshot.bridge_id)
         self.recorder.restore(record.recording)
         self.local_reason = record.local_reason or self.local_reason
         self._run_gather_timers()
         if self.state is CallState.ESTABLISHED:
             self.barge_in.begin(snapshot.established_ns)
-        self.keeper.keep()
+        self.keep()
+
+    def record(self) -> records.CallRecord:
+        """Return what another server would need to adopt the call."""
+        running = self.running_transfer
+        return records.CallRecord(
+            version=records.VERSION,
+            run=self.services.events.run,
+            utterances=tuple(map(records.KeptUtterance.of, self.player.queue[: records.MAX_UTTERANCES])),
+            gather=self.keys.kept,
+            transfer=None if running is None else running.kept,
+            bridge=self.bridge.kept,
+            recording=self.recorder.current,
+            **records.without_text(self.headers, self.uri_parameters),
+            **{name: getattr(self, name) for name in (*records.FACTS, *records.PROGRESS)},
+        )
+
+    def keep(self) -> None:
+        """Have the UA process keep the record for another server, if it has changed."""
+        if self.services.config.ua.orphan_grace_ms and self.state is not CallState.TERMINATED:
+            before, self._kept = self._kept, records.encode(self.record())
+            if before != self._kept:
+                self.services.ua.tell(messages.KeepRecord(call_id=self.id, record=self._kept))
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
     def on_report(self, report: messages.CallReport) -> None:
         self._reports[type(report)](self, report)
+        self.followers.report(report)
 
     def _on_placed(self, placed: messages.CallPlaced) -> None:
         self.sip_call_id = placed.sip_call_id
@@ -367,7 +385,6 @@ class Call(CallView):
             self.detection.begin(established.at_ns)
         self.timer.cancel()
         self._limit_duration()
-        self.handover.call_established()
 
     def _limit_duration(self) -> None:
         if max_duration_s := self.services.config.calls.max_duration_s:
@@ -386,7 +403,6 @@ class Call(CallView):
         self._run_gather_timers()
         self.barge_in.refresh()
         self.publish(types.CallUnheld() if change.by == "none" else types.CallHeld(by=change.by))
-        self.handover.hold_settled()
 
     def _on_command_failed(self, failed: messages.CommandFailed) -> None:
         """PJSIP refused a command. A call that cannot be answered ends; any other stays up."""
@@ -394,7 +410,6 @@ class Call(CallView):
         self.publish(types.CallCommandFailed(command=failed.command, detail=failed.detail))
         if failed.command in ("answer", "ring"):
             self.end("sip_error", sip_code=500)
-        self.handover.command_failed(failed.command)
 
     def _on_ended(self, ended: messages.CallEnded) -> None:
         self.quality, self.levels = ended.quality, None
@@ -411,7 +426,7 @@ class Call(CallView):
         messages.DtmfReceived: lambda call, key: call.keys.key(key),
         messages.QualityReport: CallInfo.note_quality,
         messages.CommandFailed: _on_command_failed,
-        messages.TransferProgress: lambda call, progress: call.handover.take(progress),
+        messages.TransferProgress: lambda _call, _progress: None,  # of its transfer, which follows the call
         messages.Bridged: lambda call, bridged: call.bridge.made(bridged.bridge_id),
         messages.Unbridged: lambda call, parted: call.bridge.over(parted.bridge_id, parted.because),
         messages.CallEnded: _on_ended,
@@ -429,7 +444,6 @@ class Call(CallView):
         self.ending = ending
         self.held = self.paused = False
         self.keys.call_ended()
-        self.handover.call_ended(ending)
         self.bridge.call_ended()
         self.barge_in.close()
         if self.detection:
@@ -448,7 +462,6 @@ class Call(CallView):
             self.end_heard_out(reason, cause=cause.value, is_cut=is_cut)
         self.barge_in.prompt_complete(utterance)
         self.keys.prompt_complete(utterance)
-        self.handover.prompt_complete(utterance)
         self.followers.prompt_complete(utterance)
 
     def _gather_complete(self, gather: Gather) -> None:
@@ -466,18 +479,6 @@ class Call(CallView):
     def _check_unanswered(self) -> None:
         if not self.waits_for_answer:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
-
-    def publish(
-        self, data: types.EventData, in_clear: types.CallData | None = None, digits_to: DigitsTo = NOBODY
-    ) -> None:
-        """Publish an event of this call. Events about the call itself carry its metadata and client state."""
-        self.keeper.keep()
-        if isinstance(data, types.CallData):
-            data = self.stamped(data)
-        if in_clear is not None:
-            in_clear = self.stamped(in_clear)
-        self.spans.take(data)
-        self.services.events.publish(data, in_clear=in_clear, digits_to=digits_to, **self.of_events)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Followers are told what happens to a call: clients, its recording, a warm transfer. ``CallView`` is the call as its parts
+"""Followers are told what happens to a call: clients, its recording, its transfer. ``CallView`` is the call as its parts
 see it.
 
 Runs on: the event loop.
@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.call_info import CallInfo
-from cc_tts.calls.call_state import CallState
+from cc_tts.calls.call_state import CallEvent, CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector
+from cc_tts.calls.dtmf.gather import NOBODY, DigitsTo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import Utterance
@@ -19,10 +20,15 @@ from cc_tts.calls.services import CallServices
 from cc_tts.calls.tracing.spans import CallSpans
 from cc_tts.errors import CapacityExceeded, WrongState
 from cc_tts.speech.prompt import Prompt
+from cc_tts.state_machine import StateMachine
+from cc_tts.ua import messages
 
 
 class Follower:
     """A follower is told what happens to a call. The default methods do nothing."""
+
+    def on_report(self, report: messages.CallReport) -> None:
+        """The user agent has reported something, and the call has taken note of it."""
 
     def on_key(self, digit: str, duration_ms: int) -> None:
         """The caller pressed a key; ``x`` while keys are hidden."""
@@ -39,9 +45,14 @@ class Follower:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CallView(CallInfo, ABC):
-    """A call as its parts and followers see it. They import this class only, and not each other."""
+    """A call as its parts and followers see it: its facts, its state, its events, and the commands that they give. They
+    import this class only, and not each other.
+    """
 
     services: CallServices
+    machine: StateMachine[CallState, CallEvent] = field(init=False)
+    is_answering: bool = field(default=False, init=False)
+    """Whether we have sent 200 for an incoming call."""
     player: PromptPlayer = field(init=False)
     audio: AudioHub = field(init=False)
     keys: DtmfCollector = field(init=False)
@@ -49,18 +60,30 @@ class CallView(CallInfo, ABC):
     followers: "Followers" = field(init=False)
 
     @property
-    @abstractmethod
     def state(self) -> CallState:
-        """The state of the call."""
+        return self.machine.state
 
     @property
-    @abstractmethod
     def waits_for_answer(self) -> bool:
         """Whether it is an incoming call to which no final response has been sent."""
+        waits = self.direction == "inbound" and self.state in (CallState.INCOMING, CallState.EARLY)
+        return waits and not self.is_answering
+
+    def publish(
+        self, data: types.EventData, in_clear: types.CallData | None = None, digits_to: DigitsTo = NOBODY
+    ) -> None:
+        """Publish an event of this call. Events about the call itself carry its metadata and client state."""
+        self.keep()
+        if isinstance(data, types.CallData):
+            data = self.stamped(data)
+        if in_clear is not None:
+            in_clear = self.stamped(in_clear)
+        self.spans.take(data)
+        self.services.events.publish(data, in_clear=in_clear, digits_to=digits_to, **self.of_events)
 
     @abstractmethod
-    def publish(self, data: types.EventData) -> None:
-        """Send an event of the call."""
+    def keep(self) -> None:
+        """Have the UA process keep the record of the call for another server."""
 
     @abstractmethod
     def speak(self, prompt: Prompt) -> Utterance:
@@ -112,6 +135,10 @@ class Followers:
             return False
         del self._followers[follower]
         return True
+
+    def report(self, report: messages.CallReport) -> None:
+        for each in self:
+            each.on_report(report)
 
     def key(self, digit: str, duration_ms: int) -> None:
         for each in self:

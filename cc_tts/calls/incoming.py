@@ -18,8 +18,8 @@ from cc_tts.calls.dialplan.request_uri import uri_parameters
 from cc_tts.calls.events import types
 from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers import transfers
 from cc_tts.calls.transfers.transfer import TransferRequest
-from cc_tts.calls.transfers.transfers import Transfers
 from cc_tts.config.schema import MediaDialect
 from cc_tts.errors import CcTtsError, ClientError, Draining
 from cc_tts.speech.prompt import Prompt
@@ -43,13 +43,11 @@ class IncomingCalls:
         services: CallServices,
         table: CallTable,
         *,
-        transfers: Transfers,
         relays: Relays,
         connect_media: MediaConnector,
     ) -> None:
         self._services = services
         self._table = table
-        self._transfers = transfers
         self._relays = relays
         self._connect_media = connect_media
         self._adopted: list[tuple[Call, messages.CallSnapshot]] = []
@@ -61,18 +59,19 @@ class IncomingCalls:
         self._services.trunks.note_up(call.id, call.trunk)
         self._present(call, message)
 
-    def adopt(self, snapshot: messages.CallSnapshot) -> None:
+    def adopt(self, snapshot: messages.CallSnapshot) -> Call | None:
+        """Adopt a call of an earlier server; return it, or ``None`` if it had to be ended."""
         record = records.decode(snapshot.record)
         is_up = record is not None and record.local_reason is None
         if snapshot.invite is not None and snapshot.state == "invited":
             call = self._new_call(snapshot.invite)
-            record = record or call.keeper.record()
+            record = record or call.record()
         elif record is None:
             log.error(
                 "call_not_adopted", call_id=snapshot.call_id, sip_call_id=snapshot.sip_call_id, consequence="ending it"
             )
             self._services.ua.send(messages.Hangup(call_id=snapshot.call_id, cause="server_restarted"))
-            return
+            return None
         else:
             call = Call(
                 services=self._services,
@@ -91,6 +90,7 @@ class IncomingCalls:
         call.restore(snapshot, record)
         break_off(call, record.amd_stage)
         log.info("call_adopted", call_id=call.id, sip_call_id=call.sip_call_id, state=call.state)
+        return call
 
     def present_adopted(self) -> None:
         """The server can speak now: announce the adopted calls, and route those that wait for an answer."""
@@ -157,7 +157,7 @@ class IncomingCalls:
             if decision.gather is not None:
                 call.gather(decision.gather)
             elif decision.transfer_to:
-                self._transfers.begin(
+                transfers.begin(
                     call,
                     TransferRequest(
                         to=decision.transfer_to, prompt=decision.prompt, when_answered=True, on_failure="hangup"

@@ -225,7 +225,7 @@ def _renew_leg(call: Call, attempt: Attempt) -> None:
     call.bridge.leg_renewed()
     if call.paused:
         call.services.ua.tell(messages.SetPaused(call.id, paused=True))
-    call.keeper.keep()
+    call.keep()
 
 
 def _invite(request: OriginateRequest, call: Call) -> messages.Originate:

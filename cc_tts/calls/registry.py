@@ -19,8 +19,7 @@ from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.referrals import Referrals
-from cc_tts.calls.transfers.transfers import Transfers
-from cc_tts.calls.transfers.warm import WarmTransfers
+from cc_tts.calls.transfers.warm import WarmTransfers, end_unbriefed
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config
 from cc_tts.engines.gate import LOOK_S, EngineGate
@@ -47,15 +46,12 @@ class CallRegistry:
         self.events = services.events
         self.recordings = services.recordings
         self._table = CallTable(services)
-        self.transfers = Transfers(services)
         self.relays = Relays(services)
-        self._incoming = IncomingCalls(
-            services, self._table, transfers=self.transfers, relays=self.relays, connect_media=connect_media
-        )
+        self._incoming = IncomingCalls(services, self._table, relays=self.relays, connect_media=connect_media)
         self._outgoing = OutgoingCalls(services, self._table)
-        self.referrals = Referrals(services, self._table, self.transfers, self._outgoing)
+        self.referrals = Referrals(services, self._table, self._outgoing)
         self.bridges = Bridges(services.ua, self._table)
-        self.warm_transfers = WarmTransfers(services, self.transfers, self._outgoing, self.bridges)
+        self.warm_transfers = WarmTransfers(services, self._outgoing, self.bridges)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
         self._was_degraded = False
@@ -229,7 +225,6 @@ class CallRegistry:
         for call_id in call_ids:
             if (call := self._table.live.get(call_id)) is not None:
                 call.terminate(Ending("failed", "ua_process_died"))
-                self.referrals.call_over(call)
                 self._table.retire(call)
         self._note_lateness()
         if reason == STOPPED:
@@ -251,10 +246,10 @@ class CallRegistry:
             case messages.IncomingCall():
                 self._incoming.take(message)
             case messages.CallSnapshot():
-                self._incoming.adopt(message)
-                self.bridges.adopt(self._table.live.get(message.call_id))
-                self.referrals.adopt(self._table.live.get(message.call_id))
-                self.warm_transfers.adopt(self._table.live.get(message.call_id))
+                if (call := self._incoming.adopt(message)) is not None:
+                    self.bridges.adopt(call)
+                    self.referrals.adopt(call)
+                    end_unbriefed(call)
             case messages.InviteRefused():
                 self._refused()
             case (
@@ -283,8 +278,6 @@ class CallRegistry:
             pass
         elif call is not None:
             call.on_report(message)
-            self.referrals.on_report(call, message)
-            self.warm_transfers.on_report(call, message)
             if isinstance(message, messages.CallEstablished):
                 self.bridges.answered(call)
             if call.state is CallState.TERMINATED:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from cc_tts.audio import AudioFormat
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.speak_events import FIRST_CHUNK, SpeakEvents, TextPlace
 from cc_tts.calls.prompts.utterance import Utterance, UtteranceError
@@ -29,18 +30,17 @@ class Feeder:
 
     def __init__(
         self,
-        call_id: str,
+        call: CallInfo,
         services: CallServices,
         told: SpeakEvents,
         *,
-        tenant: str,
         buffered_ms: Callable[[], float],
         is_heard: Callable[[], bool],
     ) -> None:
-        self._call_id = call_id
+        self._call_id = call.id
         self._services = services
         self._told = told
-        self._tenant = tenant
+        self._tenant = call.tenant
         self._buffered_ms = buffered_ms
         self._is_heard = is_heard
         self._format = AudioFormat(services.config.rtp.clock_rate_hz)

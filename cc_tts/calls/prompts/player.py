@@ -20,6 +20,7 @@ from typing import Final, Literal
 
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptUtterance
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.prompts.disclosure import Disclosing, is_synthetic
 from cc_tts.calls.prompts.feeder import Feeder
@@ -66,27 +67,24 @@ class PromptPlayer:
 
     def __init__(
         self,
-        call_id: str,
+        call: CallInfo,
         services: CallServices,
         *,
-        tenant: str = "",
         publish: Publish,
-        disclosing: Disclosing,
         on_started: Callable[[Utterance, int], None],
         on_complete: Callable[[Utterance], None],
     ) -> None:
-        self._call_id = call_id
+        self._call_id = call.id
         self._services = services
-        self._tenant = tenant
+        self._tenant = call.tenant
         self._on_started = on_started
         self._on_complete = on_complete
-        self._disclosing = disclosing
-        self._told = SpeakEvents(call_id, publish)
+        self._disclosing = Disclosing(call, services, publish)
+        self._told = SpeakEvents(call.id, publish)
         self._feeder = Feeder(
-            call_id,
+            call,
             services,
             self._told,
-            tenant=tenant,
             # counted, not measured by a clock: a leg that is on hold or not open plays nothing
             buffered_ms=lambda: sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line),
             is_heard=lambda: self._is_open,

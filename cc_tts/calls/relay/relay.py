@@ -421,7 +421,7 @@ def tell_end(call: CallView, request: RelayRequest, cause: RelayCause, handoff_d
 
 def go_on(call: Call, request: RelayRequest, cause: RelayCause) -> None:
     """Do what follows a relay, so that the caller is not left in silence."""
-    if call.handover.kept is not None or call.bridge.kept is not None:
+    if call.running_transfer is not None or call.bridge.kept is not None:
         return  # the caller is already connected to somebody else
     if cause in FAILURES and request.fallback:
         content = TextContent(request.fallback, request.voice or None, request.language or None)

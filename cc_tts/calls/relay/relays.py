@@ -103,5 +103,5 @@ class Relays:
     def _run(self, call: Call, request: RelayRequest, *, resumed: bool = False) -> None:
         relay = Relay(call, request, resumed=resumed, on_over=partial(self._running.pop, call.id, None))
         self._running[call.id] = relay
-        call.keeper.keep()
+        call.keep()
         self.connect(relay)

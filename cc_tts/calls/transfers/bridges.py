@@ -47,7 +47,7 @@ class Bridges:
         for each, far in ((call, other), (other, call)):
             is_for_far = is_placed and each is call
             each.bridge.kept = msgspec.structs.replace(wanted, other_call_id=far.id, is_placed=is_for_far)
-            each.keeper.keep()
+            each.keep()
 
     def answered(self, call: Call) -> None:
         """A call was answered: bridge it if it waits for that. It ends if the bridge fails, unless it is to be kept."""
@@ -61,9 +61,9 @@ class Bridges:
             if kept.on_hangup == "end":
                 call.end(BRIDGE_FAILED)
 
-    def adopt(self, call: Call | None) -> None:
+    def adopt(self, call: Call) -> None:
         """Bridge a call that was answered while there was no server, if it waits for that."""
-        if call is not None and call.state is CallState.ESTABLISHED and call.local_reason is None:
+        if call.state is CallState.ESTABLISHED and call.local_reason is None:
             self.answered(call)
 
     def ended(self, call: Call) -> None:

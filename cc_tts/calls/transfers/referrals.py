@@ -20,9 +20,10 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.dialplan import routing
 from cc_tts.calls.events import types
+from cc_tts.calls.follower import Follower
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.transfers.transfers import Transfers
+from cc_tts.calls.transfers.transfers import check_target
 from cc_tts.errors import CcTtsError, ReferNotFound
 from cc_tts.ua import messages
 
@@ -37,30 +38,41 @@ _TERMINATED: Final = 487
 log = logs.get(__name__)
 
 
-@dataclass(eq=False, slots=True)
-class Referral:
-    """A REFER without an outcome. ``call_id`` is the call on which it arrived, ``new_call_id`` the call that
-    it asked for.
+@dataclass(eq=False)
+class Referral(Follower):
+    """A REFER without an outcome, which arrived on the call ``call_id``. It follows the call that it asked for until
+    that one is answered or over.
     """
 
+    referrals: "Referrals"
     id: str
     call_id: str
     timer: CallTimer
     asked: messages.ReferRequested | None = None
-    new_call_id: str = ""
+    placed: Call | None = None
+
+    def on_report(self, report: messages.CallReport) -> None:
+        """Report the progress of the new call to the referrer."""
+        if isinstance(report, messages.CallRinging):
+            self.referrals.tell(self, report.sip_code)
+        elif isinstance(report, messages.CallEstablished):
+            self.referrals.finish(self, "succeeded", _OK)
+
+    def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - the status says it to the referrer
+        """The new call was not answered, or its user agent has ended."""
+        ending = None if self.placed is None else self.placed.ending
+        sip_code = ending.sip_code if ending is not None and ending.sip_code else 0
+        self.referrals.finish(self, "failed", sip_code if sip_code >= _REFUSED else _TERMINATED)
 
 
 class Referrals:
     """All REFERs that wait for a decision or an outcome."""
 
-    def __init__(self, services: CallServices, table: CallTable, transfers: Transfers, outgoing: OutgoingCalls) -> None:
+    def __init__(self, services: CallServices, table: CallTable, outgoing: OutgoingCalls) -> None:
         self._services = services
         self._table = table
-        self._transfers = transfers
         self._outgoing = outgoing
         self._waiting: dict[str, Referral] = {}
-        self._placed: dict[str, Referral] = {}
-        """Referrals by the call that each asked for, until that call is answered or over."""
         self._untold: dict[str, Callable[[], None]] = {}
         """Outcomes that could not be reported yet, by the call on which the REFER arrived. That call may
         still be adopted.
@@ -68,7 +80,7 @@ class Referrals:
 
     def take(self, call: Call, asked: messages.ReferRequested) -> None:
         """Handle a REFER that the user agent has accepted; the far side waits for its outcome."""
-        referral = Referral(asked.refer_id, call.id, CallTimer(call.id), asked)
+        referral = Referral(self, asked.refer_id, call.id, CallTimer(call.id), asked)
         self._waiting[referral.id] = referral
         config = self._services.config
         route = config.routes.get(call.route)
@@ -85,11 +97,11 @@ class Referrals:
             )
         )
         if policy == "ask":
-            referral.timer.set(timeout_s, partial(self._finish, referral, "timeout", _DECLINED))
+            referral.timer.set(timeout_s, partial(self.finish, referral, "timeout", _DECLINED))
         elif policy == "allow":
             self._allow(call, referral)
         else:
-            self._finish(referral, "refused", _DECLINED)
+            self.finish(referral, "refused", _DECLINED)
 
     def _allow(self, call: Call, referral: Referral) -> None:
         """Place the call, since the route allows it. The called party hears the route's greeting."""
@@ -110,7 +122,7 @@ class Referrals:
 
     def refuse(self, call: Call, refer_id: str, sip_code: int) -> None:
         """End a REFER with this status; raises as :meth:`accept`."""
-        self._finish(self._waits(call, refer_id), "refused", sip_code)
+        self.finish(self._waits(call, refer_id), "refused", sip_code)
 
     def _waits(self, call: Call, refer_id: str) -> Referral:
         referral = self._waiting.get(refer_id)
@@ -121,7 +133,7 @@ class Referrals:
     def _place(self, call: Call, referral: Referral, request: OriginateRequest) -> Call:
         asked = referral.asked
         assert asked is not None
-        self._transfers.check_target(asked.to)  # the patterns may have changed since the call came in
+        check_target(asked.to, self._services.config)  # the patterns may have changed since the call came in
         # RFC 3892 §2.2: the new call names whoever asked for it
         referred_by = {"Referred-By": f"<{asked.referred_by}>"} if asked.referred_by else {}
         placed = self._outgoing.place(
@@ -139,62 +151,43 @@ class Referrals:
         )
         referral.timer.cancel()
         del self._waiting[referral.id]
-        referral.new_call_id = placed.id
-        self._placed[placed.id] = referral
-        self._tell(referral, _TRYING)
+        self._follow(referral, placed)
+        self.tell(referral, _TRYING)
         return placed
 
-    def adopt(self, call: Call | None) -> None:
+    @staticmethod
+    def _follow(referral: Referral, placed: Call) -> None:
+        referral.placed = placed
+        placed.followers.join(referral)
+
+    def adopt(self, call: Call) -> None:
         """Continue with a call that an earlier server placed for a REFER, or report the outcome of a REFER on this call."""
-        if call is None:
-            return
         if (tell := self._untold.pop(call.id, None)) is not None:
             tell()
         if call.referral is None:
             return
         old_call_id, refer_id = call.referral
-        referral = Referral(refer_id, old_call_id, CallTimer(old_call_id), new_call_id=call.id)
+        referral = Referral(self, refer_id, old_call_id, CallTimer(old_call_id))
+        self._follow(referral, call)
         if call.state is CallState.ESTABLISHED:
-            self._finish(referral, "succeeded", _OK)
-        else:
-            self._placed[call.id] = referral
-
-    # --- what becomes of the call that was placed ------------------------------------------------------------------------
-
-    def on_report(self, call: Call, report: messages.CallReport) -> None:
-        """Report the progress of a call to the referrer, if a REFER asked for the call."""
-        referral = self._placed.get(call.id)
-        if referral is None:
-            return
-        if isinstance(report, messages.CallRinging):
-            self._tell(referral, report.sip_code)
-        elif isinstance(report, messages.CallEstablished):
-            self._finish(referral, "succeeded", _OK)
-        elif call.ending is not None:
-            self.call_over(call)
-
-    def call_over(self, call: Call) -> None:
-        """A call was not answered, or its user agent has ended."""
-        referral = self._placed.get(call.id)
-        if referral is not None:
-            sip_code = call.ending.sip_code if call.ending is not None and call.ending.sip_code else 0
-            self._finish(referral, "failed", sip_code if sip_code >= _REFUSED else _TERMINATED)
+            self.finish(referral, "succeeded", _OK)
 
     def _refuse_for(self, referral: Referral, error: CcTtsError) -> None:
         log.warning("refer_failed", call_id=referral.call_id, refer_id=referral.id, code=error.code)
-        self._finish(referral, "failed", error.sip_status)
+        self.finish(referral, "failed", error.sip_status)
 
-    def _finish(self, referral: Referral, result: types.ReferResult, sip_code: int) -> None:
+    def finish(self, referral: Referral, result: types.ReferResult, sip_code: int) -> None:
         """Report the outcome to the referrer and the application, once."""
         referral.timer.cancel()
         self._waiting.pop(referral.id, None)
-        self._placed.pop(referral.new_call_id, None)
+        if (placed := referral.placed) is not None:
+            placed.followers.leave(referral)
         everyone: Mapping[str, Call] = self._table.live if referral.call_id in self._table.live else self._table.ended
         call = everyone.get(referral.call_id)
         if call is None and referral.asked is None:
-            self._untold[referral.call_id] = partial(self._finish, referral, result, sip_code)
+            self._untold[referral.call_id] = partial(self.finish, referral, result, sip_code)
             return
-        self._tell(referral, sip_code)
+        self.tell(referral, sip_code)
         self._services.metrics.refers.labels(result=result).inc()
         log.info("refer", call_id=referral.call_id, refer_id=referral.id, result=result, sip_code=sip_code)
         if call is None:
@@ -204,12 +197,12 @@ class Referrals:
                 refer_id=referral.id,
                 result=result,
                 sip_code=sip_code,
-                new_call_id=referral.new_call_id or UNSET,
+                new_call_id=UNSET if placed is None else placed.id,
             )
         )
         if result == "succeeded":
             referral.timer.set(BYE_AFTER_S, partial(call.end, "transferred", transfer_result="succeeded"))
 
-    def _tell(self, referral: Referral, sip_code: int) -> None:
+    def tell(self, referral: Referral, sip_code: int) -> None:
         told = messages.TellReferrer(call_id=referral.call_id, refer_id=referral.id, sip_code=sip_code)
         self._services.ua.tell(told)

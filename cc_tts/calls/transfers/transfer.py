@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from msgspec import UNSET, UnsetType
 
@@ -16,9 +16,8 @@ from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptTransfer
 from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
-from cc_tts.calls.follower import CallView
+from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
@@ -66,16 +65,22 @@ class TransferRequest:
         return "blind" if self.consult is None else "attended"
 
 
-class ToldTransfer(ABC):
-    """The id and the state of a transfer, and its events."""
+class AnyTransfer(Follower, ABC):
+    """A transfer of a call, from the command to its last event. It reports its progress by events."""
 
     def __init__(self, call: CallView, transfer_id: str, mode: types.TransferMode, client_state: str | None) -> None:
         self.id = transfer_id
         self.state: types.TransferState = "requested"
+        self.is_over = False
+        """Whether its last event has been published, or is about to be."""
+        self._call = call
         self._mode = mode
         self._timer = CallTimer(call.id)
-        self._told_on = call
         self._client_state: str | UnsetType = UNSET if client_state is None else client_state
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin; if that fails its error is raised, and nothing has begun."""
 
     @property
     @abstractmethod
@@ -83,7 +88,7 @@ class ToldTransfer(ABC):
         """The part of the transfer that another server needs."""
 
     def _tell(self, sip_code: int = 0, **more: Any) -> None:
-        self._told_on.publish(
+        self._call.publish(
             types.CallTransfer(
                 transfer_id=self.id,
                 mode=self._mode,
@@ -94,29 +99,25 @@ class ToldTransfer(ABC):
             )
         )
 
-    def _tell_end(self, sip_code: int = 0, **more: Any) -> None:
+    def _finish(self, state: types.TransferState, sip_code: int = 0, **more: Any) -> None:
+        self._timer.cancel()
+        self.is_over, self.state, call = True, state, self._call
         self._tell(sip_code, **more)
-        result, call = more.get("reason") or self.state, self._told_on
+        result = more.get("reason") or state
         call.services.metrics.transfers.labels(mode=self._mode, result=result).inc()
         log.info("transfer", call_id=call.id, transfer_id=self.id, mode=self._mode, result=result)
 
 
-class Transfer(ToldTransfer):
-    """A transfer from the command to its last event."""
+class Transfer(AnyTransfer):
+    """A transfer by REFER."""
 
     def __init__(self, call: CallView, request: TransferRequest) -> None:
         super().__init__(call, request.transfer_id, request.mode, request.client_state)
         self.request = request
-        self._call = call
-        self._step: Literal["speak", "answer", "hold", "refer", "over"] = "speak"
+        self._step: Literal["speak", "answer", "hold", "refer"] = "speak"
         self._utterance: Utterance | None = None
         self._holds = False
         """Whether this transfer has held the call."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its last event has been published, or is about to be."""
-        return self._step == "over"
 
     # --- the steps -----------------------------------------------------------------------------------------------------
 
@@ -126,18 +127,28 @@ class Transfer(ToldTransfer):
             self._utterance = self._call.speak(self.request.prompt)
         else:
             self._hold_once_answered()
+        self._call.followers.join(self)
 
-    def call_established(self) -> None:
-        if self._step == "answer":
-            self._hold()
+    def on_report(self, report: messages.CallReport) -> None:
+        match report:
+            case messages.HoldChanged():
+                self._hold_settled()
+            case messages.CommandFailed(command="hold"):
+                self._holds = False
+                self._hold_settled()
+            case _ if self.is_over:
+                pass
+            case messages.CallEstablished() if self._step == "answer":
+                self._hold()
+            case messages.TransferProgress() if self._step == "refer":
+                self._take(report)
+            case messages.CommandFailed(command="transfer") if self._step == "refer":
+                self._fail("unknown")
 
-    def prompt_complete(self, utterance: Utterance) -> None:
+    def on_prompt_complete(self, utterance: Utterance) -> None:
         """A prompt of the call is complete; continue if it was the transfer's, however it ended."""
-        if (
-            self._step == "speak"
-            and utterance is self._utterance
-            and utterance.completion_cause != CompletionCause.CALL_ENDED
-        ):
+        is_over = utterance.completion_cause is CompletionCause.CALL_ENDED
+        if self._step == "speak" and utterance is self._utterance and not is_over:
             self._hold_once_answered()
 
     def _hold_once_answered(self) -> None:
@@ -154,16 +165,16 @@ class Transfer(ToldTransfer):
         self._timer.set(HOLD_TIMEOUT_S, self._refer)
         self._call.set_hold(hold=True)
 
-    def hold_settled(self) -> None:
+    def _hold_settled(self) -> None:
         """The call was held or resumed: by our re-INVITE, perhaps late, or for another reason."""
-        if self._step == "hold":
+        if not self.is_over and self._step == "hold":
             self._refer()
         elif self.state == "failed":
             self._take_back()  # the re-INVITE was answered after the transfer had failed
 
     def _refer(self) -> None:
         self._step = "refer"
-        self._timer.set(self.request.timeout_ms / 1000, partial(self._fail, "timeout"))
+        self._limit_time()
         self._tell()
         self._call.services.ua.send(
             messages.Transfer(
@@ -174,12 +185,13 @@ class Transfer(ToldTransfer):
             )
         )
 
+    def _limit_time(self) -> None:
+        self._timer.set(self.request.timeout_ms / 1000, partial(self._fail, "timeout"))
+
     # --- what becomes of it --------------------------------------------------------------------------------------------
 
-    def take(self, progress: messages.TransferProgress) -> None:
+    def _take(self, progress: messages.TransferProgress) -> None:
         """Handle a response to the REFER or a NOTIFY. They come in any order, and some may be missing."""
-        if self._step != "refer":
-            return
         sip_code = progress.sip_code
         if sip_code >= _REFUSED:
             self._fail(_reason_of(sip_code, progress.by), sip_code)
@@ -192,14 +204,6 @@ class Transfer(ToldTransfer):
                 self._advance("trying" if sip_code == _TRYING else "ringing", sip_code)
             if progress.is_last:
                 self._timer.set(LAST_WORD_S, partial(self._fail, "unknown"))
-
-    def command_failed(self, command: str) -> None:
-        """The user agent could not hold the call or could not send the REFER."""
-        if command == "hold":
-            self._holds = False
-            self.hold_settled()
-        elif command == "transfer" and self._step == "refer":
-            self._fail("unknown")
 
     @property
     def kept(self) -> KeptTransfer:
@@ -216,23 +220,33 @@ class Transfer(ToldTransfer):
             client_state=request.client_state,
         )
 
-    def restore(self, kept: KeptTransfer, told: Iterable[messages.TransferProgress]) -> None:
+    @classmethod
+    def restored(cls, call: CallView, kept: KeptTransfer, told: Iterable[messages.TransferProgress]) -> Self:
         """Continue the transfer of an earlier server, with what the far side has reported meanwhile."""
-        self.state, self._holds, self._mode = kept.state, kept.holds, kept.mode
-        self._step = "refer"
-        if not kept.is_sent:
-            self._fail("unknown")
-            return
-        self._timer.set(self.request.timeout_ms / 1000, partial(self._fail, "timeout"))
-        for progress in told:
-            self.take(progress)
+        request = TransferRequest(
+            transfer_id=kept.id,
+            timeout_ms=kept.timeout_ms,
+            on_failure=kept.on_failure,
+            hold=kept.hold,
+            client_state=kept.client_state,
+        )
+        transfer = cls(call, request)
+        transfer.state, transfer._holds, transfer._mode = kept.state, kept.holds, kept.mode
+        transfer._step = "refer"
+        call.followers.join(transfer)
+        if kept.is_sent:
+            transfer._limit_time()
+            for progress in told:
+                transfer.on_report(progress)
+        else:
+            transfer._fail("unknown")
+        return transfer
 
-    def call_ended(self, ending: Ending) -> None:
+    def on_call_ended(self, reason: str) -> None:
         """The call is over. A far side that hangs up after it accepted the REFER has presumably reached the target."""
         if self.is_over:
             return
-        is_gone = ending.reason == "remote_hangup" and self.state != "requested"
-        if is_gone:
+        if reason == "remote_hangup" and self.state != "requested":
             self._finish("succeeded", reason="unknown", confirmed=False)
         else:
             self._finish("failed", reason="call_ended")
@@ -261,11 +275,6 @@ class Transfer(ToldTransfer):
         if self._holds and self._call.held:
             self._holds = False
             self._call.set_hold(hold=False)
-
-    def _finish(self, state: types.TransferState, sip_code: int = 0, **more: Any) -> None:
-        self._timer.cancel()
-        self._step, self.state = "over", state
-        self._tell_end(sip_code, **more)
 
 
 def _end_all(calls: list[CallView]) -> None:

@@ -10,7 +10,6 @@ Runs on: the event loop.
 """
 
 import contextlib
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,8 +26,8 @@ from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.calls.transfers.bridges import Bridges
-from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, ToldTransfer
-from cc_tts.calls.transfers.transfers import Transfers
+from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, AnyTransfer
+from cc_tts.calls.transfers.transfers import check_target, new_id, run
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import FOREVER, STAGED_PREFIX, Prompt, StagedContent, ToneContent
 from cc_tts.ua import messages
@@ -69,44 +68,34 @@ class WarmRequest:
     client_state: str | None = None
 
 
-class _Side(Follower):
-    """One of the two calls, which reports to its transfer."""
+class _CallerSide(Follower):
+    """Fails a warm transfer whose caller hangs up. The transfer itself follows the agent's call."""
 
-    def __init__(
-        self,
-        *,
-        on_end: Callable[[], None],
-        on_key: Callable[[str], None] = lambda _key: None,
-        on_prompt: Callable[[Utterance], None] = lambda _utterance: None,
-    ) -> None:
-        self._on_end, self._on_key, self._on_prompt = on_end, on_key, on_prompt
-
-    def on_key(self, digit: str, duration_ms: int) -> None:  # noqa: ARG002 - all the same
-        self._on_key(digit)
-
-    def on_prompt_complete(self, utterance: Utterance) -> None:
-        self._on_prompt(utterance)
+    def __init__(self, fail: Callable[[types.TransferReason], None]) -> None:
+        self._fail = fail
 
     def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - the call has it
-        self._on_end()
+        self._fail("call_ended")
 
 
-class WarmTransfer(ToldTransfer):
-    """One warm transfer from the command to its last event."""
+class WarmTransfer(AnyTransfer):
+    """A warm transfer. The caller hears ``music``, unless the request has some."""
 
-    def __init__(self, call: Call, request: WarmRequest, bridges: Bridges, on_over: Callable[[str], None]) -> None:
+    def __init__(
+        self, call: Call, request: WarmRequest, *, music: Prompt, outgoing: OutgoingCalls, bridges: Bridges
+    ) -> None:
         super().__init__(call, request.transfer_id, "warm", request.client_state)
         self.agent: Call | None = None
-        self._call = call
+        self._caller = call
         self._request = request
+        self._music = music
+        self._outgoing = outgoing
         self._bridges = bridges
-        self._on_over = on_over
-        self._step: Literal["dial", "brief", "accept", "join", "over"] = "dial"
+        self._step: Literal["dial", "brief", "accept", "join"] = "dial"
         self._brief: Utterance | None = None
         self._heard: list[Utterance] = []
         """The prompts of the caller's call."""
-        self._caller_side = _Side(on_end=partial(self._fail, "call_ended"))
-        self._agent_side = _Side(on_end=self._agent_ended, on_key=self._key, on_prompt=self._prompt_complete)
+        self._caller_side = _CallerSide(self._fail)
 
     @property
     def agent_call_id(self) -> str:
@@ -129,15 +118,15 @@ class WarmTransfer(ToldTransfer):
 
     # --- the steps -----------------------------------------------------------------------------------------------------
 
-    def begin(self, music: Prompt, outgoing: OutgoingCalls) -> None:
-        """Start the caller's prompts and call the agent. If either fails, its error is raised and nothing has begun."""
+    def begin(self) -> None:
+        """Start the caller's prompts and call the agent."""
 
         def wait() -> None:
-            for prompt in filter(None, (self._request.prompt, music)):
+            for prompt in filter(None, (self._request.prompt, _unceasing(self._request.music or self._music))):
                 self._heard.append(self._call.speak(prompt))
 
         try:
-            agent = outgoing.place(self._invite(), on_place=wait)
+            agent = self._outgoing.place(self._invite(), on_place=wait)
         except CcTtsError:
             self._silence_caller()
             raise
@@ -146,8 +135,8 @@ class WarmTransfer(ToldTransfer):
         if self._request.brief is not None:
             self._brief = agent.player.queue[-1]
         self._call.followers.join(self._caller_side)
-        agent.followers.join(self._agent_side)
-        agent.keeper.keep()
+        agent.followers.join(self)
+        agent.keep()
         self._tell()
 
     def _invite(self) -> OriginateRequest:
@@ -167,7 +156,6 @@ class WarmTransfer(ToldTransfer):
         )
 
     def on_report(self, report: messages.CallReport) -> None:
-        """Handle a report of the user agent about the agent's call."""
         match report:
             case messages.CallRinging(sip_code=sip_code) if self.state == "requested":
                 self.state = "ringing"
@@ -185,7 +173,7 @@ class WarmTransfer(ToldTransfer):
         if self._brief is None or self._brief.is_complete:
             self._briefed()
 
-    def _prompt_complete(self, utterance: Utterance) -> None:
+    def on_prompt_complete(self, utterance: Utterance) -> None:
         is_over = utterance.completion_cause is CompletionCause.CALL_ENDED
         if self._step == "brief" and utterance is self._brief and not is_over:
             self._briefed()
@@ -197,8 +185,8 @@ class WarmTransfer(ToldTransfer):
         self._step = "accept"
         self._timer.set(self._request.accept_timeout_ms / 1000, partial(self._fail, "timeout"))
 
-    def _key(self, key: str) -> None:
-        if self._step in ("brief", "accept") and key == self._request.accept_key:
+    def on_key(self, digit: str, duration_ms: int) -> None:  # noqa: ARG002 - all the same
+        if self._step in ("brief", "accept") and digit == self._request.accept_key:
             self._join()
 
     def _join(self) -> None:
@@ -211,14 +199,15 @@ class WarmTransfer(ToldTransfer):
         request = self._request
         bridge = bridge_to(self.agent.id, on_hangup=request.on_hangup, client_state=request.client_state)
         try:
-            self._bridges.begin(self._call, bridge)
+            self._bridges.begin(self._caller, bridge)
         except CcTtsError as error:
             log.warning("transfer_failed", call_id=self._call.id, transfer_id=self.id, code=error.code)
             self._fail("unknown")
 
     # --- how it ends ---------------------------------------------------------------------------------------------------
 
-    def _agent_ended(self) -> None:
+    def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - the call has more of it
+        """The agent's call is over."""
         ending = None if self.agent is None else self.agent.ending
         if ending is None or self._step != "dial":
             self._fail("rejected")
@@ -226,7 +215,7 @@ class WarmTransfer(ToldTransfer):
             self._fail(_REASONS.get(ending.reason, "rejected"), ending.sip_code or 0)
 
     def _fail(self, reason: types.TransferReason, sip_code: int = 0) -> None:
-        if self._step == "over":
+        if self.is_over:
             return
         self._finish("failed", sip_code, reason=reason)
         if self.agent is not None:
@@ -243,28 +232,22 @@ class WarmTransfer(ToldTransfer):
                 self._call.player.discard(utterance, CompletionCause.CANCELLED, by="stop")
 
     def _finish(self, state: types.TransferState, sip_code: int = 0, **more: Any) -> None:
-        self._timer.cancel()
-        self._step, self.state = "over", state
         self._call.followers.leave(self._caller_side)
         if self.agent is not None:
-            self.agent.followers.leave(self._agent_side)
-        self._on_over(self.agent_call_id)
-        self._call.handover.warm = None
-        self._tell_end(sip_code, **more)
+            self.agent.followers.leave(self)
+        super()._finish(state, sip_code, **more)
 
     def _tell(self, sip_code: int = 0, **more: Any) -> None:
         super()._tell(sip_code, agent_call_id=self.agent_call_id, **more)
 
 
 class WarmTransfers:
-    """Begins warm transfers, and passes them the reports about the calls to agents."""
+    """The command that begins a warm transfer, with the parts of the server that it uses."""
 
-    def __init__(self, services: CallServices, transfers: Transfers, outgoing: OutgoingCalls, bridges: Bridges) -> None:
+    def __init__(self, services: CallServices, outgoing: OutgoingCalls, bridges: Bridges) -> None:
         self._services = services
-        self._transfers = transfers
         self._outgoing = outgoing
         self._bridges = bridges
-        self._by_agent: dict[str, WarmTransfer] = {}
 
     def begin(self, call: Call, request: WarmRequest) -> WarmTransfer:
         """Transfer a call when an agent has accepted it.
@@ -277,19 +260,11 @@ class WarmTransfers:
             CcTtsError: as :meth:`.Call.speak`, of a prompt, and as :meth:`.OutgoingCalls.place`.
         """
         call.check_sip("bridge")
-        self._transfers.check_target(request.to)
+        check_target(request.to, self._services.config)
         call.bridge.check()
-        call.handover.check_idle()
-        request = replace(request, transfer_id=request.transfer_id or f"transfer_{secrets.token_hex(8)}")
-        transfer = WarmTransfer(call, request, self._bridges, self._over)
-        call.handover.warm = transfer
-        try:
-            transfer.begin(_unceasing(request.music or self._default_music()), self._outgoing)
-        except CcTtsError:
-            call.handover.warm = None
-            raise
-        self._by_agent[transfer.agent_call_id] = transfer
-        return transfer
+        request = replace(request, transfer_id=new_id(request.transfer_id))
+        music = self._default_music()
+        return run(call, WarmTransfer(call, request, music=music, outgoing=self._outgoing, bridges=self._bridges))
 
     def _default_music(self) -> Prompt:
         music = self._services.config.transfer.music
@@ -302,18 +277,12 @@ class WarmTransfers:
             content = ToneContent(music, 60_000)
         return Prompt(content=content)
 
-    def _over(self, agent_call_id: str) -> None:
-        self._by_agent.pop(agent_call_id, None)
 
-    def on_report(self, call: Call, report: messages.CallReport) -> None:
-        if (transfer := self._by_agent.get(call.id)) is not None:
-            transfer.on_report(report)
-
-    def adopt(self, call: Call | None) -> None:
-        """End a call to an agent that an earlier server placed: its transfer has failed."""
-        if call is not None and call.bridge.kept is not None and call.bridge.kept.is_briefed:
-            with contextlib.suppress(CcTtsError):
-                call.end(FAILED)
+def end_unbriefed(call: Call) -> None:
+    """End a call to an agent that an earlier server placed: its transfer has failed."""
+    if call.bridge.kept is not None and call.bridge.kept.is_briefed:
+        with contextlib.suppress(CcTtsError):
+            call.end(FAILED)
 
 
 def _unceasing(music: Prompt) -> Prompt:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts import logs
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import UtteranceState
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
@@ -25,7 +26,6 @@ from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
 from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
-from tests.fakes.undisclosed import undisclosed
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
@@ -55,10 +55,9 @@ class Stage:
             clock=self.clock,
         )
         self.player = PromptPlayer(
-            "c",
+            CallInfo(id="c", direction="inbound", caller="", callee="", sip_call_id="", headers={}),
             services,
             publish=self.events.append,
-            disclosing=undisclosed(services),
             on_started=lambda *_: None,
             on_complete=self.completed.append,
         )

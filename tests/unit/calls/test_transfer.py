@@ -7,6 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from cc_tts.calls.call import Call
+from cc_tts.calls.transfers import transfers
 from cc_tts.calls.transfers.transfer import BYE_AFTER_S, HOLD_TIMEOUT_S, LAST_WORD_S, Transfer, TransferRequest
 from cc_tts.errors import TransferActive, TransferNotAllowed, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
@@ -27,7 +28,7 @@ class Referrer:
         self.call: Call = exchange.registry.call(exchange.talking("silent"))
 
     def transfer(self, to: str = TARGET, **wanted: Any) -> Transfer:
-        return self.exchange.registry.transfers.begin(self.call, TransferRequest(to=to, **wanted))
+        return transfers.begin(self.call, TransferRequest(to=to, **wanted))
 
     def held(self, by: messages.HeldBy = "local") -> None:
         self.ua.report(messages.HoldChanged(call_id=self.call.id, by=by))
@@ -258,7 +259,7 @@ async def test_only_allowed_targets_and_only_an_established_call(referrer: Refer
             referrer.transfer(to)
     ringing = referrer.exchange.registry.call(referrer.ua.incoming("manual"))
     with pytest.raises(WrongState):
-        referrer.exchange.registry.transfers.begin(ringing, TransferRequest(to=TARGET))
+        transfers.begin(ringing, TransferRequest(to=TARGET))
     assert referrer.events == []
 
 
@@ -390,6 +391,6 @@ async def test_what_came_while_there_was_no_server_counts(referrer: Referrer) ->
 
 async def test_a_transfer_that_was_not_sent_has_failed(referrer: Referrer) -> None:
     referrer.transfer()
-    referrer.exchange.registry.call(referrer.call.id).keeper.keep()
+    referrer.exchange.registry.call(referrer.call.id).keep()
     after = adopted(referrer)
     assert after.result == ("failed", None, "unknown", UNSET)

@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.transfers import transfers
 from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.calls.transfers.warm import WarmRequest, WarmTransfer
@@ -63,7 +64,7 @@ class Desk:
     def check_failed(self, reason: str) -> None:
         """It has failed for this reason, once; the agent is hung up, the caller hears no music."""
         assert [each["reason"] for each in self.told if each["state"] in ("failed", "succeeded")] == [reason]
-        assert self.caller.handover.kept is None
+        assert self.caller.running_transfer is None
         assert all(each.discard_cause or each.is_complete for each in self.caller.player.queue)
         if self.agent.state is not CallState.TERMINATED:
             assert [each[0] for each in self.ua.commands("hangup")] == [self.agent.id]
@@ -198,7 +199,7 @@ async def test_one_transfer_at_a_time_and_not_of_a_bridged_call(desk: Desk) -> N
     with pytest.raises(TransferActive):
         await desk.begin()
     with pytest.raises(TransferActive):
-        desk.exchange.registry.transfers.begin(desk.caller, TransferRequest(to=TARGET))
+        transfers.begin(desk.caller, TransferRequest(to=TARGET))
     other = Desk(desk.exchange, desk.loop)
     third = desk.exchange.registry.call(desk.exchange.talking())
     desk.exchange.registry.bridges.begin(other.caller, bridge_to(third.id))
@@ -225,7 +226,7 @@ async def test_what_is_refused_leaves_the_caller_as_before(desk: Desk) -> None:
     with pytest.raises(CapacityExceeded):
         await desk.begin()
     assert [kind for kind in desk.exchange.kinds(desk.caller.id) if kind.startswith("speak.")] == [], "no music either"
-    assert desk.caller.handover.kept is None
+    assert desk.caller.running_transfer is None
     desk.ua.ended(desk.caller.id)
     with pytest.raises(WrongState):
         await desk.begin()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
@@ -34,7 +35,6 @@ from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
-from tests.fakes.undisclosed import undisclosed
 from tests.support.neural_settings import neural_settings
 from tests.support.virtual_time import virtual_time
 
@@ -669,10 +669,9 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         clock=FakeClock(),
     )
     player = PromptPlayer(
-        "c",
+        CallInfo(id="c", direction="inbound", caller="", callee="", sip_call_id="", headers={}),
         services,
         publish=lambda _: None,
-        disclosing=undisclosed(services),
         on_started=lambda *_: None,
         on_complete=completed.append,
     )

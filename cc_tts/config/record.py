@@ -1,6 +1,5 @@
 """The settings of recordings."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -52,11 +51,3 @@ class RouteRecordConfig:
 
 RouteRecord = RouteRecordConfig | Channels | Literal[""]
 """``mono`` and ``dual`` stand for a table with these ``channels``; empty: calls are recorded only on request."""
-
-
-def route_faults(user: str, wanted: RouteRecord, config: RecordConfig) -> Iterator[str]:
-    """Yield why calls of a route cannot be recorded as configured."""
-    if wanted and not config.dir:
-        yield f"routes.{user}.record: nothing can be recorded as long as record.dir is empty; name a folder there"
-    if isinstance(wanted, RouteRecordConfig) and wanted.channels == "dual" and wanted.tracks != "both":
-        yield f'routes.{user}.record.tracks: one direction alone needs channels = "mono"'

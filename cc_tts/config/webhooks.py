@@ -8,7 +8,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cc_tts.config.schema import Config, WebhookConfig
-from cc_tts.egress.hosts import host_faults
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
@@ -49,7 +48,6 @@ def faults(config: Config) -> Iterator[str]:
             yield f"{key}.name: {name!r} is " + ("of the endpoints of calls" if name == PER_CALL else "there twice")
         names.add(name)
         yield from (f"{key}.{fault}" for fault in _endpoint_faults(each))
-    yield from host_faults("webhooks.allowed_hosts", config.webhooks.allowed_hosts)
 
 
 def _endpoint_faults(endpoint: WebhookConfig) -> Iterator[str]:

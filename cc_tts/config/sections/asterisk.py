@@ -1,7 +1,5 @@
 """The settings of lines without SIP: calls that Asterisk brings over its WebSocket channel or AudioSocket."""
 
-import ipaddress
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -27,18 +25,3 @@ class AsteriskConfig:
     @property
     def is_on(self) -> bool:
         return bool(self.websocket_port or self.audiosocket_port)
-
-
-def faults(config: AsteriskConfig) -> Iterator[str]:
-    """Say what is wrong with the listeners. Networks are checked with those of other sections."""
-    try:
-        is_loopback = ipaddress.ip_address(config.host).is_loopback
-    except ValueError:
-        yield f"asterisk.host: {config.host!r} is not an IP address"
-        return
-    if config.websocket_port and config.websocket_port == config.audiosocket_port:
-        yield f"asterisk.websocket_port and asterisk.audiosocket_port are both {config.websocket_port}"
-    if config.websocket_port and not is_loopback and not config.password:
-        yield f"asterisk.host is {config.host} but asterisk.password is empty: anybody there could bring calls"
-    if config.username and not config.password:
-        yield "asterisk.username goes with asterisk.password"

@@ -1,12 +1,11 @@
 """The settings of prompts that are staged, and of files that are fetched."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 
-from cc_tts.egress.hosts import AllowedHosts, host_faults, usable_url
+from cc_tts.egress.hosts import AllowedHosts, usable_url
 
 MAX_URL_CHARS = 2048  # unmeasured
 
@@ -39,12 +38,3 @@ def fault_of_url(url: str, allowed: AllowedHosts) -> str:
     if found is None:
         return "is not an http or https URL without user, password and fragment"
     return "" if allowed.has(found.raw_host or "") else "is at a host that prompts.allowed_hosts does not have"
-
-
-def faults(config: PromptsConfig, greetings: Iterator[tuple[str, str]]) -> Iterator[str]:
-    """Yield what is wrong with the hosts, and with ``greetings`` that are URLs; each greeting comes with its key."""
-    yield from host_faults("prompts.allowed_hosts", config.allowed_hosts)
-    allowed = AllowedHosts(config.allowed_hosts)
-    for key, prompt in greetings:
-        if is_url(prompt) and (fault := fault_of_url(prompt, allowed)):
-            yield f"{key} {fault}"

@@ -1,6 +1,6 @@
 """The settings of relays: conversations of calls with applications that are written for ConversationRelay."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from cc_tts.config.wording import form
-from cc_tts.egress.hosts import host_faults, usable_url
+from cc_tts.egress.hosts import usable_url
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -96,17 +96,3 @@ RouteRelay = RelaySettings | Literal[""]
 def relay_url(text: str) -> "URL | None":
     """Return the URL of an application; ``None`` if it is unusable."""
     return usable_url(text, "ws", "wss")
-
-
-def faults(config: RelayConfig) -> Iterator[str]:
-    """Say what is wrong with the hosts."""
-    yield from host_faults("relay.allowed_hosts", config.allowed_hosts)
-
-
-def route_faults(user: str, relay: RelaySettings) -> Iterator[str]:
-    """Yield why the relay of a route cannot be connected."""
-    if relay_url(relay.url) is None:
-        yield (
-            f"routes.{user}.relay.url is not a URL of a WebSocket without user and fragment, as in "
-            "wss://app.example.com/relay"
-        )

@@ -11,7 +11,7 @@ from cc_tts.calls.adoption import record as records
 from cc_tts.calls.audio.barge_in import BargeIn
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.audio.machine_detection import MachineDetection
-from cc_tts.calls.call_info import CallInfo, CallTimer
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.dtmf.gather import Gather, GatherRequest
@@ -21,6 +21,7 @@ from cc_tts.calls.follower import CallView, Followers
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.recording.recorder import CallRecorder
+from cc_tts.calls.timer import CallTimer
 from cc_tts.calls.tracing.spans import spans_of
 from cc_tts.calls.transfers.bridge import CallBridge
 from cc_tts.calls.transfers.transfer import AnyTransfer, Transfer

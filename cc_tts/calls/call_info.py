@@ -1,7 +1,6 @@
-"""The facts of one call: who talks, by which leg, and how it ended; and its timer. Runs on: the event loop."""
+"""The facts of one call: who talks, by which leg, and how it ended. Runs on: the event loop."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.recording.recording import RecordingStamp
 from cc_tts.calls.relay.request import RelayRequest
 from cc_tts.config.schema import CallWebhook, MediaDialect
-from cc_tts.errors import CcTtsError, LineUnsupported
+from cc_tts.errors import LineUnsupported
 from cc_tts.media.quality import Levels, Quality
 from cc_tts.speech.prompt import Disclosure, PromptDefaults
 from cc_tts.tracing.context import TraceContext
@@ -156,33 +155,3 @@ class CallInfo:
     def parties(self) -> dict[str, Any]:
         names = ("direction", "caller", "callee", "sip_call_id", "headers", "uri_parameters")
         return {name: getattr(self, name) for name in names} | {"trunk": self.trunk or UNSET}
-
-
-class CallTimer:
-    """One delayed action of a call. Exceptions of the action are logged."""
-
-    def __init__(self, call_id: str) -> None:
-        self._call_id = call_id
-        self._handle: asyncio.TimerHandle | None = None
-
-    @property
-    def is_set(self) -> bool:
-        """Whether an action is waiting to run."""
-        return self._handle is not None
-
-    def set(self, delay_s: float, action: Callable[[], object]) -> None:
-        """Run ``action`` after this time. It replaces the action that was waiting."""
-        self.cancel()
-        self._handle = asyncio.get_running_loop().call_later(delay_s, self._run, action)
-
-    def cancel(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _run(self, action: Callable[[], object]) -> None:
-        self._handle = None
-        try:
-            action()
-        except CcTtsError as error:
-            log.warning("timer_failed", call_id=self._call_id, code=error.code, detail=error.detail)

@@ -150,7 +150,7 @@ class IncomingCalls:
             call.lead_in_ms, call.recorder.wanted = decision.lead_in_ms, decision.record
             call.disclosure = decision.disclosure
             self._table.reserve(call.id, call.tenant)
-            if decision.refer != "refuse":
+            if decision.route.refer != "refuse":
                 self._services.ua.send(messages.AllowRefers(call_id=call.id, targets=config.transfer.allowed))
             if call.defaults.voice is not None:
                 self._services.source.check_defaults(call.defaults)
@@ -177,19 +177,19 @@ class IncomingCalls:
             _refuse(call, error)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
-        if decision.answer == "now" and not decision.media_url and decision.relay is None:
+        route = decision.route
+        if route.answer == "now" and not route.media_url and not route.relay:
             call.accept()
             return
         call.ring()
-        if decision.relay is not None:
-            self._relays.begin(call, decision.relay)
-            return
-        if decision.media_url:
-            call.media_route = decision.media_url, decision.media_dialect
+        if route.relay:
+            self._relays.begin(call, route.relay)
+        elif route.media_url:
+            call.media_route = route.media_url, route.media_dialect
             unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")
-            self._connect_media(call, decision.media_url, decision.media_dialect, unreachable)
-        elif decision.answer == "ring":
-            call.timer.set(decision.ring_ms / 1000, call.accept)
+            self._connect_media(call, *call.media_route, unreachable)
+        elif route.answer == "ring":
+            call.timer.set(route.ring_ms / 1000, call.accept)
             call.player.prepare()  # only here: a call that may never be answered occupies no engine
         else:
             timeout_s = self._services.config.calls.manual_answer_timeout_s

@@ -12,9 +12,8 @@ Limits are those of the configuration, divided by the configured nodes of the cl
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Final, Literal, Self
+from contextlib import ExitStack, contextmanager
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -39,25 +38,10 @@ NO_TENANT: Final = "none"
 _DAY_S: Final = 86_400  # unmeasured
 
 
-class Reservation:
+class Reservation(ExitStack):
     """Something that a tenant uses, until it is released. As a context manager it is released at the end."""
 
-    def __init__(self, give_back: Callable[[], None] | None = None) -> None:
-        self._give_back = give_back
-
-    def release(self) -> None:
-        """Release it. Safe to call twice."""
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            give_back()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+    release = ExitStack.close
 
 
 class TenantQuotas:
@@ -211,7 +195,9 @@ class TenantQuotas:
                 gauge.inc(by)
 
         count(1)
-        return Reservation(lambda: count(-1))
+        reservation = Reservation()
+        reservation.callback(count, -1)
+        return reservation
 
     def _check(self, tenant: str, kind: Kind, num: int = 1) -> None:
         self._turn_day()

@@ -22,11 +22,11 @@ from functools import partial
 from typing import Final
 
 from cc_tts.calls.audio.hub import DIRECTIONS
-from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView
 from cc_tts.calls.prompts.utterance import Utterance, policy_of
+from cc_tts.calls.timer import CallTimer
 from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import UserAgentUnavailable

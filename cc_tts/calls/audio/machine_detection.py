@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Final
 
 from cc_tts.calls.audio.hub import DIRECTIONS
-from cc_tts.calls.call_info import AmdStage, CallTimer
+from cc_tts.calls.call_info import AmdStage
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView
+from cc_tts.calls.timer import CallTimer
 from cc_tts.clock import ms_between
 from cc_tts.errors import UserAgentUnavailable
 from cc_tts.ua.messages import CallAudio

@@ -7,7 +7,6 @@ an INVITE could have any text spoken.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from cc_tts.calls.dialplan.announcement import ANNOUNCEMENT_USER, announced_content, announcement, announcement_route
 from cc_tts.calls.dialplan.record import record_of
@@ -22,8 +21,7 @@ from cc_tts.calls.dialplan.tts_headers import (
 )
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.recording.recording import RecordRequest
-from cc_tts.config.schema import Config, MediaDialect, RouteConfig
-from cc_tts.config.sections.relay import RelaySettings
+from cc_tts.config.schema import Config, RouteConfig
 from cc_tts.config.sections.trunks import OF_TRUNK
 from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, NothingToSay, did_you_mean
 from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, TextContent, Then
@@ -33,11 +31,11 @@ from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, TextContent
 class RouteDecision:
     """How a call is answered, and what it says first, after ``lead_in_ms`` of silence."""
 
-    answer: Literal["now", "ring", "manual"]
+    route: RouteConfig
+    """The route; an announcement of RFC 4240 has one of its own."""
     prompt: Prompt | None
     defaults: PromptDefaults
     """The defaults of the call's later prompts."""
-    ring_ms: int = 0
     unanswered: Prompt | None = None
     """This prompt is spoken if no application answers the call in time."""
     lead_in_ms: int = 0
@@ -45,15 +43,8 @@ class RouteDecision:
     """The digits to collect; ``prompt`` is part of the request."""
     disclosure: Disclosure | None = None
     """The caller hears this before the first synthetic words."""
-    media_url: str = ""
-    """The application that receives the audio of the call."""
-    media_dialect: MediaDialect = "cc-tts"
-    relay: RelaySettings | None = None
-    """The application that talks with the caller."""
     transfer_to: str = ""
     """The target of a transfer after the prompt. Whether it is allowed has not been checked."""
-    refer: Literal["refuse", "allow", "ask"] = "refuse"
-    """Who decides about a REFER of the caller."""
     record: RecordRequest | None = None
     """How the call is recorded, from its first frame on."""
 
@@ -97,8 +88,7 @@ def decide(
     if prompt is None and gather is None and then == "hangup" and route.answer != "manual":
         raise _nothing_to_say(headers, trusted=trusted)
     return RouteDecision(
-        answer=route.answer,
-        ring_ms=route.ring_ms,
+        route=route,
         prompt=prompt,
         defaults=PromptDefaults(
             voice=style.voice,
@@ -109,12 +99,8 @@ def decide(
         unanswered=_unanswered(route, style),
         lead_in_ms=lead_in_ms(tts_headers, route.lead_in_ms),
         disclosure=Disclosure.of(route.disclosure, config.calls.disclosure),
-        media_url=route.media_url,
-        media_dialect=route.media_dialect,
-        relay=route.relay or None,
         gather=gather,
         transfer_to=transfer_to,
-        refer=route.refer,
         record=record_of(tts_headers.get("x-tts-record", ""), route.record, config.record),
     )
 

@@ -104,6 +104,7 @@ class DtmfCollector:
         """Begin a gather with the keys that were typed ahead; raises what ``speak`` raises for its prompt."""
         prompt = None if request.prompt is None else self._speak(request.prompt)
         gather = Gather(
+            self._call_id,
             request.gather_id or f"gather_{secrets.token_hex(8)}",
             request,
             self._clock,

@@ -10,7 +10,6 @@ The timers begin where the prompt ends. A key that may interrupt the prompt does
 protected prompt wait for its end. Timers stand still while the call is not established, on hold, or a key is down.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from functools import partial
 from typing import Final, Literal
 
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceError
+from cc_tts.calls.timer import CallTimer
 from cc_tts.clock import Clock, ms_between
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import Prompt, Then
@@ -77,6 +77,7 @@ class Gather:
 
     def __init__(
         self,
+        call_id: str,
         gather_id: str,
         request: GatherRequest,
         clock: Clock,
@@ -101,8 +102,8 @@ class Gather:
         """The last prompt, or why it was refused."""
         self._waiting_keys: deque[str] = deque()
         """Keys that were pressed during a prompt that they may not interrupt."""
-        self._key_timer = PausableTimer(clock)
-        self._total_timer = PausableTimer(clock)
+        self._key_timer = PausableTimer(call_id, clock)
+        self._total_timer = PausableTimer(call_id, clock)
 
     @property
     def valid(self) -> bool:
@@ -232,12 +233,12 @@ class Gather:
 class PausableTimer:
     """A timer that can be paused, for several reasons at once. It runs its action once, and only while no reason is left."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, call_id: str, clock: Clock) -> None:
+        self._timer = CallTimer(call_id)
         self._clock = clock
         self._action: Callable[[], None] | None = None
         self._left_ms = 0.0
         self._since_ns = 0
-        self._handle: asyncio.TimerHandle | None = None
         self._paused_by: set[str] = set()
 
     def set(self, timeout_ms: float | None, action: Callable[[], None]) -> None:
@@ -248,31 +249,25 @@ class PausableTimer:
             self._go_on()
 
     def clear(self) -> None:
-        self._stop()
+        self._timer.cancel()
         self._action = None
 
     def pause(self, reason: str) -> None:
         self._paused_by.add(reason)
-        if self._handle is not None:
+        if self._timer.is_set:
             self._left_ms -= ms_between(self._since_ns, self._clock.now_ns())
-            self._stop()
+            self._timer.cancel()
 
     def resume(self, reason: str) -> None:
         self._paused_by.discard(reason)
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._action is not None and self._handle is None and not self._paused_by:
+        if self._action is not None and not self._timer.is_set and not self._paused_by:
             self._since_ns = self._clock.now_ns()
-            delay_s = max(0.0, self._left_ms) / 1000
-            self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
-
-    def _stop(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+            self._timer.set(max(0.0, self._left_ms) / 1000, self._fire)
 
     def _fire(self) -> None:
-        action, self._action, self._handle = self._action, None, None
+        action, self._action = self._action, None
         if action is not None:
             action()

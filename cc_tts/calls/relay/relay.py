@@ -33,6 +33,7 @@ from cc_tts.calls.input.text_messages import StreamMessage, StreamSpeakRefused, 
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.relay import messages
 from cc_tts.calls.relay.request import FAILURES, RelayCause, RelayRequest
+from cc_tts.calls.timer import CallTimer
 from cc_tts.config.sections.relay import Interruptible
 from cc_tts.egress.hosts import usable_url
 from cc_tts.errors import CcTtsError, FieldError, Unprocessable
@@ -83,7 +84,7 @@ class Relay(Follower):
         """The ids of the application's utterances that are not complete, and whether the next answer cuts them off."""
         self._held_keys: list[str] = []
         """Keys that are sent to the application once it is known what they have interrupted."""
-        self._silence: asyncio.TimerHandle | None = None
+        self._silence = CallTimer(call.id)
         self._later_digits: list[asyncio.TimerHandle] = []
         self._digits_until_s = 0.0
         """When the keys with pauses that are being sent will be done, by the loop's clock."""
@@ -177,7 +178,7 @@ class Relay(Follower):
         if self.is_over:
             return
         self.is_over, call = True, self.call
-        self._end_silence()
+        self._silence.cancel()
         for each in self._later_digits:
             each.cancel()
         self._text.close()
@@ -246,9 +247,9 @@ class Relay(Follower):
 
     def _await_answer(self) -> None:
         """Wait for the application to say something or to send keys; no other message ends this wait."""
-        self._end_silence()
+        self._silence.cancel()
         if timeout_s := self.call.services.config.relay.silence_timeout_s:
-            self._silence = self._loop.call_later(timeout_s, self._nobody_speaks)
+            self._silence.set(timeout_s, self._nobody_speaks)
 
     def _nobody_speaks(self) -> None:
         if self.call.player.queue or self._outbox is None:
@@ -263,7 +264,7 @@ class Relay(Follower):
         if text.token:
             self._text.tokens(text.token, opens_with=self._opening(text) if begins else DEFAULTS)
         if text.token.strip() and (utterance_id := self._text.open_id) is not None:
-            self._end_silence()
+            self._silence.cancel()
             if begins:
                 self._was_interrupted = False
                 self._own[utterance_id] = text.preemptible
@@ -295,7 +296,7 @@ class Relay(Follower):
     ) -> None:
         utterance = self.call.speak(self._prompt(content, interruptible, repeat=repeat))
         self._own[utterance.id] = preemptible
-        self._end_silence()
+        self._silence.cancel()
 
     def _preempt(self) -> None:
         """Cut off earlier words that the application allows to be cut off; it is not told about that."""
@@ -353,17 +354,13 @@ class Relay(Follower):
             at_s += DIGIT_S * len(keys)
         if "w" in digits or self._later_digits:
             self._digits_until_s = at_s
-        self._end_silence()
+        self._silence.cancel()
 
     def _send_later(self, keys: str) -> None:
         try:
             self.call.send_dtmf(keys)
         except CcTtsError as error:
             self.refuse(error)
-
-    def _end_silence(self) -> None:
-        if self._silence is not None:
-            self._silence.cancel()
 
     def _note(self, message: StreamMessage) -> None:
         if isinstance(message, TokensResult) and message.status == "full":

@@ -15,7 +15,6 @@ from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.call import Call
-from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.dialplan import routing
@@ -23,6 +22,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.follower import Follower
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.timer import CallTimer
 from cc_tts.calls.transfers.transfers import check_target
 from cc_tts.errors import CcTtsError, ReferNotFound
 from cc_tts.ua import messages

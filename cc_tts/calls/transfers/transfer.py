@@ -14,11 +14,11 @@ from msgspec import UNSET, UnsetType
 
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptTransfer
-from cc_tts.calls.call_info import CallTimer
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
+from cc_tts.calls.timer import CallTimer
 from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
 

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cc_tts.calls import call_info
+from cc_tts.calls import timer
 from tests.fakes.exchange import Exchange
 from tests.fakes.virtual_loop import VirtualLoop
 from tests.support.captured_logs import quiet
@@ -28,5 +28,5 @@ def exchange() -> Exchange:
 @pytest.fixture
 def timed(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> tuple[Exchange, VirtualLoop]:
     loop = VirtualLoop(exchange)
-    monkeypatch.setattr(call_info, "asyncio", loop.module)
+    monkeypatch.setattr(timer, "asyncio", loop.module)
     return exchange, loop

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import asdict
 
+from cc_tts.calls import timer
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call import Call
-from cc_tts.calls.dtmf import gather as gather_module
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.events.types import CallDisclosed, CallDisclosureFailed
 from cc_tts.calls.originate import OriginateRequest
@@ -150,7 +150,7 @@ async def test_the_timers_of_a_gather_stand_still_until_it_is_heard(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = VirtualLoop(line.exchange)
-    monkeypatch.setattr(gather_module, "asyncio", loop.module)
+    monkeypatch.setattr(timer, "asyncio", loop.module)
     line.call.gather(GatherRequest(prompt=Prompt(content=TextContent("Your number, please")), max_digits=4))
     assert line.waiting == [LABEL, "Your number, please"]
     await line.begins()

@@ -68,7 +68,7 @@ def text_of(decision: RouteDecision) -> TextContent:
 
 def test_a_route_greets() -> None:
     decision = route("sip:hello@tts")
-    assert (decision.answer, decision.defaults.voice, decision.defaults.language) == ("now", "en-gb", "en")
+    assert (decision.route.answer, decision.defaults.voice, decision.defaults.language) == ("now", "en-gb", "en")
     assert text_of(decision) == TextContent("Hello.", "en-gb", "en")
     assert prompt_of(decision).then == "hangup"
 
@@ -133,8 +133,8 @@ def test_what_is_said_first(uri: str, headers: dict[str, str], content: Content)
 
 def test_without_a_greeting_there_is_silence() -> None:
     decision = route("sip:ring@tts")
-    assert decision == RouteDecision(answer="ring", ring_ms=700, prompt=None, defaults=PromptDefaults())
-    assert route("sip:desk@tts").answer == "manual"
+    assert decision == RouteDecision(route=CONFIG.routes["ring"], prompt=None, defaults=PromptDefaults())
+    assert route("sip:desk@tts").route.answer == "manual"
 
 
 @pytest.mark.parametrize(("value", "then"), [("hangup", "hangup"), ("STAY", "stay"), ("", "hangup")])
@@ -245,7 +245,7 @@ def test_an_endless_uri_is_400() -> None:
 
 def announce(parameters: str, headers: Mapping[str, str] | None = None) -> Prompt:
     decision = route(f"sip:annc@tts;play=tts:Hi{parameters}", headers)
-    assert decision.answer == "now"
+    assert decision.route.answer == "now"
     return prompt_of(decision)
 
 
@@ -259,7 +259,7 @@ def test_a_plain_announcement_is_said_once_and_hung_up() -> None:
 def test_an_announcement_is_answered_at_once_whatever_the_routes_say() -> None:
     config = dataclasses.replace(CONFIG, routes={"*": RouteConfig(answer="manual")})
     decision = route("sip:annc@tts", {"X-TTS-Text": "Hi"}, config=config)
-    assert decision.answer == "now"
+    assert decision.route.answer == "now"
 
 
 def test_a_delay_that_is_too_long_is_refused() -> None:

@@ -21,6 +21,7 @@ from cc_tts.ua.bridge.bridges import Bridges
 from cc_tts.ua.capacity import Capacity
 from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.connections import Connections
 from cc_tts.ua.guard.dropped_messages import DroppedMessages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.message_filter import MessageFilter
@@ -121,6 +122,11 @@ class UserAgent(Agent[Leg]):
         if is_wheel and not settings.sip.allow_pypi_wheel:
             pjsua2_build.check_address(settings.sip.host)
         transports.open_all(self._endpoint, settings, settings.sip.transports, is_wheel=is_wheel)
+        if is_wheel and "tcp" in settings.sip.transports:
+            self._connections = Connections(
+                library, self._clock, max_handles=self._build.max_handles, on_refused=self._policy.note_connection
+            )
+            self._connections.install()
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
         codecs.set_codecs(self._endpoint, settings.rtp.codecs)

@@ -178,6 +178,10 @@ class InboundPolicy:
     def note_malformed(self, host: str) -> None:
         self._refuse("malformed", host, _SILENCE)
 
+    def note_connection(self, host: str) -> None:
+        """Count a connection that was refused."""
+        self._refuse("connections", host, _SILENCE)
+
     def take_refused(self) -> dict[RefusedCause, Refused]:
         refused, self._refused = self._refused, {}
         return refused

@@ -236,9 +236,12 @@ class InviteRefused(Report, frozen=True):
     """The request filter refused an INVITE with 503, before it became a call."""
 
 
-RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "too_long", "unsolicited_challenge"]
+RefusedCause = Literal[
+    "peer", "rate", "credentials", "attempts", "malformed", "too_long", "unsolicited_challenge", "connections"
+]
 """A request was refused before it could become a call: not an allowed peer, too many, wrong password, too many wrong
-passwords, unreadable credentials, a message that exceeds PJSIP's buffer, a 401 or 407 in a call that we did not place.
+passwords, unreadable credentials, a message that exceeds PJSIP's buffer, a 401 or 407 in a call that we did not place, or a
+TCP connection more than the build takes.
 """
 
 

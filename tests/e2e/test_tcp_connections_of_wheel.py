@@ -1,0 +1,81 @@
+"""TCP connections that come and go by the hundred: PJLIB's 64 places in the PyPI wheel are bounded before an assertion of it
+ends the process, and so every call.
+"""
+
+import asyncio
+import contextlib
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from cc_tts.ua import pjsua2_build
+from lab.configured import server_with, ua_pid
+from lab.ports import HOST
+from lab.raw_sip import RawCaller, tcp_options
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(90),
+    pytest.mark.skipif(not pjsua2_build.has_wheel(), reason="this Python has no wheel of pjsua2"),
+]
+
+NUM_CONNECTIONS = 2000
+CLOSED_AGAIN_S = 0.7
+"""PJLIB keeps the place of a closed socket for less."""
+SILENT_S = 20.0
+"""Well above the 10 s after which a silent connection is closed, well below PJSIP's ten minutes."""
+
+
+def open_and_close(port: int) -> None:
+    for _ in range(NUM_CONNECTIONS):
+        with socket.socket() as connection:
+            connection.settimeout(5)
+            with contextlib.suppress(ConnectionError):
+                connection.connect((HOST, port))
+
+
+async def answer_to_options(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection(HOST, port)
+    writer.write(tcp_options(port))
+    try:
+        async with asyncio.timeout(2):
+            return await reader.readline()
+    except (ConnectionError, TimeoutError):
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+async def test_calls_outlive_2000_connections_that_are_opened_and_closed(tmp_path: Path) -> None:
+    async with server_with(tmp_path) as server, RawCaller("silent", server.sip_port) as caller:
+        await caller.establish()
+        first_pid = ua_pid(server)
+        await asyncio.gather(*(asyncio.to_thread(open_and_close, server.sip_port) for _ in range(2)))
+        await asyncio.sleep(CLOSED_AGAIN_S)
+        assert (await answer_to_options(server.sip_port)).startswith(b"SIP/2.0 200 "), "others get in again"
+        caller.send("OPTIONS")
+        assert (await caller.final()).status == 200
+        assert (await caller.bye()).status == 200
+        assert ua_pid(server) == first_pid
+        _, metrics = await server.get_text("/metrics")
+        assert re.search(r'^cctts_sip_refused_total\{cause="connections"\} [1-9]', metrics, re.MULTILINE)
+
+
+async def test_silent_connections_that_take_every_place_are_closed(tmp_path: Path) -> None:
+    async with server_with(tmp_path) as server:
+        first_pid = ua_pid(server)
+        silent = []
+        for _ in range(4):
+            silent += await asyncio.gather(*(asyncio.open_connection(HOST, server.sip_port) for _ in range(20)))
+            await asyncio.sleep(CLOSED_AGAIN_S)
+        assert await answer_to_options(server.sip_port) == b"", "no place is left"
+        async with asyncio.timeout(SILENT_S):
+            while True:
+                if (await answer_to_options(server.sip_port)).startswith(b"SIP/2.0 200 "):
+                    break
+                await asyncio.sleep(CLOSED_AGAIN_S)
+        for _, writer in silent:
+            writer.transport.abort()
+        assert ua_pid(server) == first_pid

@@ -42,27 +42,21 @@ class Call(CallView):
     """A call of the API: the server's side of one leg."""
 
     def __post_init__(self) -> None:
-        services = self.services
         inbound = self.direction == "inbound"
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
-        self.created_at_s = services.clock.wall_s()
+        self.created_at_s = self.services.clock.wall_s()
         self.timer = CallTimer(self.id)
         self.followers = Followers()
-        self.audio = AudioHub(self.id, services.ua, services.metrics)
+        self.audio = AudioHub(self)
         self.player = PromptPlayer(
             self,
-            services,
-            publish=self.publish,
             on_started=lambda utterance, at_ns: self.barge_in.prompt_heard(utterance, at_ns),  # noqa: PLW0108 - it is made below
             on_complete=self._prompt_complete,
         )
-        self.spans = spans_of(self, services, self.player.utterances)
+        self.spans = spans_of(self, self.player.utterances)
         self.keys = DtmfCollector(
-            self.id,
-            services.clock,
+            self,
             self.player,
-            type_ahead_ms=services.config.gather.type_ahead_ms,
-            publish=self.publish,
             speak=self.speak,
             on_key=self.followers.key,
             on_complete=self._gather_complete,
@@ -72,7 +66,7 @@ class Call(CallView):
         self.transfer: AnyTransfer | None = None
         """The last one; it may be over."""
         self.bridge = CallBridge(self)
-        self.recorder = CallRecorder(self, self.services.recordings)
+        self.recorder = CallRecorder(self)
         self._kept = b""
 
     # --- what the API reads ------------------------------------------------------------------------------------------

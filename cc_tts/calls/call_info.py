@@ -8,10 +8,12 @@ import msgspec
 from msgspec import UNSET
 
 from cc_tts import logs
+from cc_tts.calls.dtmf.gather import NOBODY, DigitsTo
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
 from cc_tts.calls.recording.recording import RecordingStamp
 from cc_tts.calls.relay.request import RelayRequest
+from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import CallWebhook, MediaDialect
 from cc_tts.errors import LineUnsupported
 from cc_tts.media.quality import Levels, Quality
@@ -28,8 +30,9 @@ AmdStage = Literal["", "answer", "greeting"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CallInfo:
-    """The facts of a call. The API, the log and the accounting file read them; only the call changes them."""
+    """The facts of a call, and its events. The API, the log and the accounting file read them; the call changes them."""
 
+    services: CallServices
     id: str
     direction: Direction
     caller: str
@@ -132,6 +135,20 @@ class CallInfo:
             data, client_state=UNSET if client_state is None else client_state, metadata=self.metadata or UNSET
         )
 
+    def publish(
+        self, data: types.EventData, in_clear: types.CallData | None = None, digits_to: DigitsTo = NOBODY
+    ) -> None:
+        """Publish an event of this call. Events about the call itself carry its metadata and client state."""
+        self.services.events.publish(
+            self.stamped(data) if isinstance(data, types.CallData) else data,
+            call_id=self.id,
+            tenant=self.tenant,
+            webhook=self.webhook,
+            trace=self.trace,
+            in_clear=None if in_clear is None else self.stamped(in_clear),
+            digits_to=digits_to,
+        )
+
     @property
     def remote_uri(self) -> str:
         """The address of record of the far side."""
@@ -146,10 +163,6 @@ class CallInfo:
     def trace_headers(self) -> dict[str, str]:
         """The header that tells an application the trace context of the call."""
         return {"traceparent": self.traceparent} if self.trace is not None else {}
-
-    @property
-    def of_events(self) -> dict[str, Any]:
-        return {"call_id": self.id, "tenant": self.tenant, "webhook": self.webhook, "trace": self.trace}
 
     @property
     def parties(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from cc_tts.calls.dtmf.gather import NOBODY, DigitsTo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import Utterance
-from cc_tts.calls.services import CallServices
 from cc_tts.calls.tracing.spans import CallSpans
 from cc_tts.errors import CapacityExceeded, WrongState
 from cc_tts.speech.prompt import Prompt
@@ -49,7 +48,6 @@ class CallView(CallInfo, ABC):
     import this class only, and not each other.
     """
 
-    services: CallServices
     machine: StateMachine[CallState, CallEvent] = field(init=False)
     is_answering: bool = field(default=False, init=False)
     """Whether we have sent 200 for an incoming call."""
@@ -72,14 +70,9 @@ class CallView(CallInfo, ABC):
     def publish(
         self, data: types.EventData, in_clear: types.CallData | None = None, digits_to: DigitsTo = NOBODY
     ) -> None:
-        """Publish an event of this call. Events about the call itself carry its metadata and client state."""
         self.keep()
-        if isinstance(data, types.CallData):
-            data = self.stamped(data)
-        if in_clear is not None:
-            in_clear = self.stamped(in_clear)
         self.spans.take(data)
-        self.services.events.publish(data, in_clear=in_clear, digits_to=digits_to, **self.of_events)
+        super().publish(data, in_clear, digits_to)
 
     @abstractmethod
     def keep(self) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Final, get_args
 
 from cc_tts import logs
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.errors import UserAgentUnavailable
-from cc_tts.metrics import Metrics
 from cc_tts.ua import messages
-from cc_tts.ua.client import UaClient
 from cc_tts.ua.messages import AudioDirection
 
 DIRECTIONS: Final[tuple[AudioDirection, ...]] = get_args(AudioDirection)
@@ -22,10 +21,10 @@ Listener = Callable[[messages.CallAudio, bytes], None]
 class AudioHub:
     """The listeners of one call. They are called in the order in which they subscribed."""
 
-    def __init__(self, call_id: str, ua: UaClient, metrics: Metrics) -> None:
-        self._call_id = call_id
-        self._ua = ua
-        self._metrics = metrics
+    def __init__(self, call: CallInfo) -> None:
+        self._call_id = call.id
+        self._ua = call.services.ua
+        self._metrics = call.services.metrics
         self._listeners: dict[object, tuple[frozenset[AudioDirection], Listener]] = {}
         self._asked: tuple[AudioDirection, ...] = ()
 

@@ -14,11 +14,12 @@ from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptGather
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.dtmf.gather import MAX_DIGITS, Gather, GatherRequest
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.player import PromptPlayer
 from cc_tts.calls.prompts.utterance import Utterance
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS
 from cc_tts.errors import CcTtsError, GatherActive, GatherNotFound
 from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
@@ -41,22 +42,18 @@ class DtmfCollector:
 
     def __init__(
         self,
-        call_id: str,
-        clock: Clock,
+        call: CallInfo,
         player: PromptPlayer,
         *,
-        type_ahead_ms: int,
-        publish: Callable[..., None],
         speak: Callable[[Prompt], Utterance],
         on_key: Callable[[str, int], None],
         on_complete: Callable[[Gather], None],
     ) -> None:
-        self._log = log.bind(call_id=call_id)
-        self._call_id = call_id
-        self._clock = clock
+        self._log = log.bind(call_id=call.id)
+        self._call = call
+        self._clock = call.services.clock
         self._player = player
-        self._type_ahead_ns = type_ahead_ms * NS_PER_MS
-        self._publish = publish
+        self._type_ahead_ns = call.services.config.gather.type_ahead_ms * NS_PER_MS
         self._speak = speak
         self._on_key = on_key
         self._on_complete = on_complete
@@ -78,7 +75,7 @@ class DtmfCollector:
             GatherNotFound: none does.
         """
         if self.gather is None:
-            raise GatherNotFound(f"no gather runs on call {self._call_id}")
+            raise GatherNotFound(f"no gather runs on call {self._call.id}")
         return self.gather
 
     @property
@@ -98,13 +95,13 @@ class DtmfCollector:
     def check_idle(self) -> None:
         """Raise :class:`GatherActive` if a gather runs."""
         if self.gather is not None:
-            raise GatherActive(f"gather {self.gather.id} runs on call {self._call_id}")
+            raise GatherActive(f"gather {self.gather.id} runs on call {self._call.id}")
 
     def collect(self, request: GatherRequest) -> Gather:
         """Begin a gather with the keys that were typed ahead; raises what ``speak`` raises for its prompt."""
         prompt = None if request.prompt is None else self._speak(request.prompt)
         gather = Gather(
-            self._call_id,
+            self._call.id,
             request.gather_id or f"gather_{secrets.token_hex(8)}",
             request,
             self._clock,
@@ -152,7 +149,7 @@ class DtmfCollector:
     def break_off(self, kept: KeptGather) -> None:
         """Complete a gather of an earlier server. If it was sensitive, its keys stay hidden."""
         self._hides_keys = kept.sensitive
-        self._publish(
+        self._call.publish(
             types.CallGatherComplete(
                 client_state=UNSET if kept.client_state is None else kept.client_state,
                 gather_id=kept.id,
@@ -193,9 +190,9 @@ class DtmfCollector:
         )
         if request.sensitive:
             hidden = msgspec.structs.replace(complete, digits="x" * len(gather.digits), digits_withheld=True)
-            self._publish(hidden, complete, request.digits_to)
+            self._call.publish(hidden, complete, request.digits_to)
         else:
-            self._publish(complete)
+            self._call.publish(complete)
         self._log.info("gather_complete", gather_id=gather.id, result=gather.result, tries=gather.tries)
         self._on_complete(gather)
 
@@ -214,7 +211,7 @@ class DtmfCollector:
             return
         gather = self.gather
         digit = "x" if self.hides_keys else key.digit
-        self._publish(
+        self._call.publish(
             types.CallDtmf(
                 digit=digit,
                 duration_ms=key.duration_ms,

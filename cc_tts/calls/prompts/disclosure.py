@@ -5,13 +5,12 @@ it fails, the synthetic words behind it fail with it. Audio that a client sends,
 words of ours, and need none. Runs on: the event loop.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from cc_tts import logs
 from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceError
-from cc_tts.calls.services import CallServices
 from cc_tts.errors import DisclosureFailed
 from cc_tts.speech.prompt import Content, Prompt, ReadyContent, texts_of
 
@@ -21,10 +20,8 @@ log = logs.get(__name__)
 class Disclosing:
     """Says the disclosure of a call, and notes when it was heard."""
 
-    def __init__(self, call: CallInfo, services: CallServices, publish: Callable[[types.EventData], None]) -> None:
+    def __init__(self, call: CallInfo) -> None:
         self._call = call
-        self._services = services
-        self._publish = publish
         self.utterance: Utterance | None = None
         """The utterance of the disclosure."""
 
@@ -55,15 +52,15 @@ class Disclosing:
         self.utterance = None
         cause, call = utterance.completion_cause, self._call
         if cause is CompletionCause.NORMAL:
-            call.disclosed_at_s = self._services.clock.wall_s()
-            self._services.metrics.disclosures.labels(result="heard").inc()
-            self._publish(types.CallDisclosed(utterance_id=utterance.id, played_ms=round(utterance.played_ms, 1)))
+            call.disclosed_at_s = call.services.clock.wall_s()
+            call.services.metrics.disclosures.labels(result="heard").inc()
+            call.publish(types.CallDisclosed(utterance_id=utterance.id, played_ms=round(utterance.played_ms, 1)))
             return False
         if cause is CompletionCause.ERROR:
             error = DisclosureFailed.code if utterance.error is None else utterance.error.code
-            self._services.metrics.disclosures.labels(result="failed").inc()
+            call.services.metrics.disclosures.labels(result="failed").inc()
             log.error("disclosure_failed", call_id=call.id, utterance_id=utterance.id, code=error)
-            self._publish(types.CallDisclosureFailed(utterance_id=utterance.id, error=error))
+            call.publish(types.CallDisclosureFailed(utterance_id=utterance.id, error=error))
         return cause is not CompletionCause.CALL_ENDED
 
 

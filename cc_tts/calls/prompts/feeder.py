@@ -12,7 +12,6 @@ from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.speak_events import FIRST_CHUNK, SpeakEvents, TextPlace
 from cc_tts.calls.prompts.utterance import Utterance, UtteranceError
-from cc_tts.calls.services import CallServices
 from cc_tts.clock import ms_between
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded, LanguageUnsupported, QuotaExceeded
@@ -31,19 +30,18 @@ class Feeder:
     def __init__(
         self,
         call: CallInfo,
-        services: CallServices,
         told: SpeakEvents,
         *,
         buffered_ms: Callable[[], float],
         is_heard: Callable[[], bool],
     ) -> None:
         self._call_id = call.id
-        self._services = services
+        self._services = call.services
         self._told = told
         self._tenant = call.tenant
         self._buffered_ms = buffered_ms
         self._is_heard = is_heard
-        self._format = AudioFormat(services.config.rtp.clock_rate_hz)
+        self._format = AudioFormat(call.services.config.rtp.clock_rate_hz)
         self.moved = asyncio.Event()
 
     def start_ms(self, content: Content) -> int:

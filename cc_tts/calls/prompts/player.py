@@ -24,9 +24,8 @@ from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.prompts.disclosure import Disclosing, is_synthetic
 from cc_tts.calls.prompts.feeder import Feeder
-from cc_tts.calls.prompts.speak_events import Publish, SpeakEvents
+from cc_tts.calls.prompts.speak_events import SpeakEvents
 from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter, Utterance, UtteranceError, policy_of
-from cc_tts.calls.services import CallServices
 from cc_tts.errors import (
     CcTtsError,
     DisclosureFailed,
@@ -68,22 +67,19 @@ class PromptPlayer:
     def __init__(
         self,
         call: CallInfo,
-        services: CallServices,
         *,
-        publish: Publish,
         on_started: Callable[[Utterance, int], None],
         on_complete: Callable[[Utterance], None],
     ) -> None:
         self._call_id = call.id
-        self._services = services
+        self._services = call.services
         self._tenant = call.tenant
         self._on_started = on_started
         self._on_complete = on_complete
-        self._disclosing = Disclosing(call, services, publish)
-        self._told = SpeakEvents(call.id, publish)
+        self._disclosing = Disclosing(call)
+        self._told = SpeakEvents(call)
         self._feeder = Feeder(
             call,
-            services,
             self._told,
             # counted, not measured by a clock: a leg that is on hold or not open plays nothing
             buffered_ms=lambda: sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line),

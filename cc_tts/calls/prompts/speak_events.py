@@ -3,21 +3,18 @@
 Runs on: the event loop.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec import UNSET
 
 from cc_tts import logs
+from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.engines.speech_chunk import SpeechChunk
 
 log = logs.get(__name__)
-
-Publish = Callable[[types.EventData], None]
-"""Sends an event of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +39,9 @@ FIRST_CHUNK: Final = TextPlace(0)
 class SpeakEvents:
     """Publishes the events of the utterances of a call."""
 
-    def __init__(self, call_id: str, publish: Publish) -> None:
-        self._log = log.bind(call_id=call_id)
-        self._publish = publish
+    def __init__(self, call: CallInfo) -> None:
+        self._log = log.bind(call_id=call.id)
+        self._publish = call.publish
 
     def queued(self, utterance: Utterance) -> None:
         self._publish(types.SpeakQueued(**utterance.event_fields, text_chars=utterance.text_chars))

@@ -11,7 +11,6 @@ from cc_tts.calls.dtmf.gather import Gather
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.recording.recording import PauseReason, Recording, RecordingStamp, RecordRequest
-from cc_tts.calls.recording.recordings import Recordings
 from cc_tts.errors import RecordingActive, RecordingNotFound, WrongState
 from cc_tts.recorder.info import Consent, Ending, RecordingInfo, RecordingPlan
 from cc_tts.ua import messages
@@ -27,9 +26,9 @@ log = logs.get(__name__)
 class CallRecorder(Follower):
     """Starts, pauses and ends the recordings of a call, and publishes their events."""
 
-    def __init__(self, call: CallView, recordings: Recordings) -> None:
+    def __init__(self, call: CallView) -> None:
         self._call = call
-        self._recordings = recordings
+        self._recordings = call.services.recordings
         self._is_preparing = False
         self.wanted: RecordRequest | None = None
         """The recording that the route or the INVITE asks for, until it begins."""

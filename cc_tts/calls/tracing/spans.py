@@ -21,7 +21,6 @@ from cc_tts.calls.dtmf.gather import Gather
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
-from cc_tts.calls.services import CallServices
 from cc_tts.tracing.context import TraceContext
 from cc_tts.tracing.span import CURRENT, Span, Value
 
@@ -48,9 +47,9 @@ class CallSpans:
         """Another server continues the call."""
 
 
-def spans_of(call: CallInfo, services: CallServices, utterances: Mapping[str, Utterance]) -> CallSpans:
+def spans_of(call: CallInfo, utterances: Mapping[str, Utterance]) -> CallSpans:
     """Begin the spans of a call below its ``traceparent``, which names the call's own span afterwards."""
-    root = services.tracer.begin(
+    root = call.services.tracer.begin(
         "call",
         kind="server",
         parent=TraceContext.parse(call.traceparent),
@@ -59,15 +58,14 @@ def spans_of(call: CallInfo, services: CallServices, utterances: Mapping[str, Ut
     if root is None:
         return CallSpans()
     call.traceparent = root.context.traceparent
-    return ExportedSpans(call, services, utterances, root)
+    return ExportedSpans(call, utterances, root)
 
 
 class ExportedSpans(CallSpans):
     """The spans of a call; see :func:`spans_of`."""
 
-    def __init__(self, call: CallInfo, services: CallServices, utterances: Mapping[str, Utterance], root: Span) -> None:
+    def __init__(self, call: CallInfo, utterances: Mapping[str, Utterance], root: Span) -> None:
         self._call = call
-        self._services = services
         self._utterances = utterances
         self._root = root
         self._open: dict[Key, Span] = {}
@@ -128,7 +126,7 @@ class ExportedSpans(CallSpans):
         """End the span of the INVITE with its final status, 0 if there was none. Does nothing if it has ended."""
         if self._invite.end_ns is not None:
             return
-        self._invite.attributes |= _named(**{"sip.call_id": self._services.tracer.hashed(self._call.sip_call_id)})
+        self._invite.attributes |= _named(**{"sip.call_id": self._call.services.tracer.hashed(self._call.sip_call_id)})
         self._invite.attributes["sip.response_code"] = sip_code
         self._invite.end(error="" if sip_code == SIP_OK else str(sip_code or "no_answer"))
 
@@ -188,7 +186,7 @@ class ExportedSpans(CallSpans):
 
     def _is_late(self, utterance: Utterance) -> bool:
         first_audio_ms = utterance.time_to_first_audio_ms
-        return first_audio_ms is not None and first_audio_ms > self._services.config.tts.first_audio_target_ms
+        return first_audio_ms is not None and first_audio_ms > self._call.services.config.tts.first_audio_target_ms
 
     @staticmethod
     def _playout(utterance: Utterance, span: Span) -> None:

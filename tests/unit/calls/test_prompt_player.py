@@ -44,7 +44,6 @@ class Stage:
         self.source = FakeSource()
         self.clock = FakeClock()
         self.completed: list[Utterance] = []
-        self.events: list[types.EventData] = []
         self.services = services = CallServices(
             config=CONFIG,
             ua=cast("Any", self.line),
@@ -55,9 +54,7 @@ class Stage:
             clock=self.clock,
         )
         self.player = PromptPlayer(
-            CallInfo(id="c", direction="inbound", caller="", callee="", sip_call_id="", headers={}),
-            services,
-            publish=self.events.append,
+            CallInfo(services=services, id="c", direction="inbound", caller="", callee="", sip_call_id="", headers={}),
             on_started=lambda *_: None,
             on_complete=self.completed.append,
         )
@@ -82,7 +79,8 @@ class Stage:
 
     @property
     def recovered(self) -> list[tuple[int, int, str]]:
-        told = [each for each in self.events if isinstance(each, types.SpeakRecovered)]
+        events = [event.data for event in self.services.events.of_call("c")]
+        told = [each for each in events if isinstance(each, types.SpeakRecovered)]
         return [(each.text_chunk, each.char_start, each.reason) for each in told]
 
     async def settle(self) -> None:

@@ -669,9 +669,7 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         clock=FakeClock(),
     )
     player = PromptPlayer(
-        CallInfo(id="c", direction="inbound", caller="", callee="", sip_call_id="", headers={}),
-        services,
-        publish=lambda _: None,
+        CallInfo(services=services, id="c", direction="inbound", caller="", callee="", sip_call_id="", headers={}),
         on_started=lambda *_: None,
         on_complete=completed.append,
     )

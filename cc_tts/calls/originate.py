@@ -15,9 +15,11 @@ from cc_tts.calls.call_table import CallTable
 from cc_tts.calls.dialplan.trunks import Attempt
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
+from cc_tts.calls.transfers.bridge import BRIDGE_FAILED
 from cc_tts.config.schema import CallWebhook
 from cc_tts.errors import (
     CapacityExceeded,
+    CcTtsError,
     ClientError,
     DisclosureFailed,
     Draining,
@@ -139,6 +141,27 @@ class OutgoingCalls:
         call.caller = _named(invite.display_name, attempt.from_)
         _renew_leg(call, attempt)
         return True
+
+    def answered(self, call: Call) -> None:
+        """A call was answered: bridge it if it waits for that. It ends if the bridge fails, unless it is to be kept."""
+        if not call.bridge.waits or (kept := call.bridge.kept) is None or kept.is_briefed:
+            return
+        call.bridge.kept = None
+        try:
+            other = self._table.find(kept.other_call_id)
+            call.bridge.begin(other.bridge, msgspec.structs.replace(kept, waits=False), is_placed=True)
+        except CcTtsError as error:
+            call.publish(types.CallCommandFailed(command="bridge", detail=error.detail))
+            if kept.on_hangup == "end":
+                call.end(BRIDGE_FAILED)
+
+    def over(self, call: Call) -> None:
+        """A call is over: end the calls that ring for a bridge to it, unless they are to be kept."""
+        for each in tuple(self._table.live.values()):
+            kept = each.bridge.kept
+            is_for_it = kept is not None and kept.waits and kept.other_call_id == call.id
+            if is_for_it and kept is not None and kept.on_hangup == "end" and each.state is not CallState.ESTABLISHED:
+                each.end("bridge_ended")
 
     def _new_call(self, request: OriginateRequest, call_id: str) -> Call:
         return Call(

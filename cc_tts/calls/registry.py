@@ -17,9 +17,8 @@ from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.referrals import Referrals
-from cc_tts.calls.transfers.warm import WarmTransfers, end_unbriefed
+from cc_tts.calls.transfers.warm import end_unbriefed
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config
 from cc_tts.engines.gate import LOOK_S, EngineGate
@@ -48,10 +47,8 @@ class CallRegistry:
         self._table = CallTable(services)
         self.relays = Relays(services)
         self._incoming = IncomingCalls(services, self._table, relays=self.relays, connect_media=connect_media)
-        self._outgoing = OutgoingCalls(services, self._table)
-        self.referrals = Referrals(services, self._table, self._outgoing)
-        self.bridges = Bridges(services.ua, self._table)
-        self.warm_transfers = WarmTransfers(services, self._outgoing, self.bridges)
+        self.outgoing = OutgoingCalls(services, self._table)
+        self.referrals = Referrals(services, self._table, self.outgoing)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
         self._was_degraded = False
@@ -162,7 +159,7 @@ class CallRegistry:
         """
         if request.amd is not None:
             await self._services.vad.ready()
-        return self._outgoing.place(request)
+        return self.outgoing.place(request)
 
     def present_adopted(self) -> None:
         """The server can speak now: announce the adopted calls, and route those that wait for an answer."""
@@ -246,10 +243,7 @@ class CallRegistry:
             case messages.IncomingCall():
                 self._incoming.take(message)
             case messages.CallSnapshot():
-                if (call := self._incoming.adopt(message)) is not None:
-                    self.bridges.adopt(call)
-                    self.referrals.adopt(call)
-                    end_unbriefed(call)
+                self._adopt(message)
             case messages.InviteRefused():
                 self._refused()
             case (
@@ -274,17 +268,25 @@ class CallRegistry:
         call = self._table.live.get(message.call_id)
         if call is not None and isinstance(message, messages.ReferRequested):
             self.referrals.take(call, message)
-        elif call is not None and isinstance(message, messages.CallEnded) and self._outgoing.fail_over(call, message):
+        elif call is not None and isinstance(message, messages.CallEnded) and self.outgoing.fail_over(call, message):
             pass
         elif call is not None:
             call.on_report(message)
             if isinstance(message, messages.CallEstablished):
-                self.bridges.answered(call)
+                self.outgoing.answered(call)
             if call.state is CallState.TERMINATED:
                 self._table.retire(call)
-                self.bridges.ended(call)
+                self.outgoing.over(call)
         elif isinstance(message, messages.CallEnded):  # the end of a call that was not adopted
             self._ua.note_end(message.call_id)
+
+    def _adopt(self, snapshot: messages.CallSnapshot) -> None:
+        if (call := self._incoming.adopt(snapshot)) is None:
+            return
+        if call.state is CallState.ESTABLISHED and call.local_reason is None:
+            self.outgoing.answered(call)  # while there was no server
+        self.referrals.adopt(call)
+        end_unbriefed(call)
 
     def _note_registration(self, message: messages.RegistrationChanged) -> None:
         log.info("registration", trunk=message.trunk, registered=message.registered, sip_code=message.sip_code)

@@ -7,7 +7,6 @@ from msgspec import Meta
 
 from cc_tts.api import schemas
 from cc_tts.api.calls import ON_A_CALL, another_call, call_of
-from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.adoption.record import KeptBridge
@@ -54,11 +53,11 @@ def _shown(call_id: str, kept: KeptBridge) -> Bridged:
 async def bridge_calls(request: web.Request, body: Bridge) -> Bridged:
     """Have two calls hear each other and get each other's keys; call.bridged tells of it."""
     call = call_of(request)
-    another_call(request, body.call_id, "/call_id")
+    other = another_call(request, body.call_id, "/call_id")
     wanted = bridge_to(
         body.call_id, on_hangup=body.on_hangup, bridge_id=body.bridge_id or "", client_state=body.client_state
     )
-    request.app[CONTEXT].registry.bridges.begin(call, wanted)
+    call.bridge.begin(other.bridge, wanted)
     return _shown(call.id, wanted)
 
 

@@ -15,7 +15,7 @@ from cc_tts.api.http import bodies
 from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.events.types import TransferState
-from cc_tts.calls.transfers import transfers
+from cc_tts.calls.transfers import transfers, warm
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, TransferRequest
 from cc_tts.calls.transfers.warm import DEFAULT_ACCEPT_MS, WarmRequest
 from cc_tts.config.sip_uri import uri_fault
@@ -237,7 +237,7 @@ async def _warm_transfer(request: web.Request, body: Transfer) -> TransferBegun:
     call, context = call_of(request), request.app[CONTEXT]
     await check_prompts(call, context, _prompts(body, wanted.prompt, wanted.brief))
     with bodies.located({TransferNotAllowed: "/to", DuplicateId: "/speak/utterance_id"}):
-        return TransferBegun.of(context.registry.warm_transfers.begin(call, wanted))
+        return TransferBegun.of(warm.begin(call, wanted, context.registry.outgoing))
 
 
 def _prompts(

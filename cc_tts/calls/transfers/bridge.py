@@ -1,4 +1,5 @@
-"""The bridge of one call to another, and its events. Runs on: the event loop.
+"""The bridge of one call to another, and its events. Every command that bridges two calls goes through here. Runs on: the
+event loop.
 
 The audio passes in the UA process, which also ends the other call if that was asked for: so a bridge outlives the server.
 """
@@ -14,7 +15,7 @@ from cc_tts.calls.adoption.record import KeptBridge
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView
-from cc_tts.errors import BridgeActive, WrongState
+from cc_tts.errors import BridgeActive, BridgeImpossible, WrongState
 from cc_tts.ua import messages
 
 BRIDGE_FAILED: Final = "bridge_failed"
@@ -47,7 +48,7 @@ class CallBridge:
     """The bridge that one call is part of, and its events."""
 
     def __init__(self, call: CallView) -> None:
-        self._call = call
+        self.call = call
         self.kept: KeptBridge | None = None
         self._are_keys_withheld = False
 
@@ -64,20 +65,51 @@ class CallBridge:
         """Keep secret keys from the other call of the bridge, also from one that may be bridged soon."""
         if self._are_keys_withheld != withheld:
             self._are_keys_withheld = withheld
-            self._call.services.ua.tell(messages.WithholdKeys(self._call.id, withheld))
+            self.call.services.ua.tell(messages.WithholdKeys(self.call.id, withheld))
 
     def leg_renewed(self) -> None:
         """Tell the new leg of the call that keys are secret."""
         if self._are_keys_withheld:
-            self._call.services.ua.tell(messages.WithholdKeys(self._call.id, withheld=True))
+            self.call.services.ua.tell(messages.WithholdKeys(self.call.id, withheld=True))
 
     def check(self) -> None:
         """Raise ``WrongState`` or ``BridgeActive`` if the call cannot be bridged now."""
-        if self._call.state is not CallState.ESTABLISHED:
-            raise WrongState(f"call {self._call.id} is {self._call.state}: bridge is not possible")
+        if self.call.state is not CallState.ESTABLISHED:
+            raise WrongState(f"call {self.call.id} is {self.call.state}: bridge is not possible")
         if (kept := self.kept) is not None and (kept.is_briefed or not kept.waits):
             how = "is the agent of a warm transfer of" if kept.is_briefed else "is bridged to"
-            raise BridgeActive(f"call {self._call.id} {how} {kept.other_call_id}")
+            raise BridgeActive(f"call {self.call.id} {how} {kept.other_call_id}")
+
+    def begin(self, other: "CallBridge", wanted: KeptBridge, *, is_placed: bool = False) -> None:
+        """Bridge the call to another one; ``call.bridged`` of both follows, and ``call.unbridged`` once. ``is_placed``: the
+        call was placed for that.
+
+        Raises:
+            WrongState: one of them is not established, or they are the same.
+            BridgeActive: one of them is bridged already.
+            BridgeImpossible: they are in different UA processes.
+            LineUnsupported: one of them came by a line without SIP.
+            UserAgentUnavailable: their UA process is not up.
+        """
+        call, far, ua = self.call, other.call, self.call.services.ua
+        if call is far:
+            raise WrongState(f"call {call.id} cannot be bridged to itself")
+        for each in (call, far):
+            each.check_sip("bridge")
+        self.check()
+        other.check()
+        if not ua.are_together(call.id, far.id):
+            raise BridgeImpossible(
+                "the calls are in different SIP processes (ua.processes): place one of them with bridge.call_id"
+            )
+        ua.send(messages.Bridge(call.id, far.id, wanted.id, wanted.on_hangup))
+        self.keep(msgspec.structs.replace(wanted, other_call_id=far.id, is_placed=is_placed))
+        other.keep(msgspec.structs.replace(wanted, other_call_id=call.id, is_placed=False))
+
+    def keep(self, kept: KeptBridge) -> None:
+        """Note the bridge that was asked for, also for another server."""
+        self.kept = kept
+        self.call.keep()
 
     def ask_end(self) -> KeptBridge:
         """Ask for the end of the bridge; return it.
@@ -86,15 +118,15 @@ class CallBridge:
             WrongState: there is none.
         """
         if (kept := self.kept) is None or kept.waits:
-            raise WrongState(f"call {self._call.id} is not bridged")
-        self._call.services.ua.send(messages.Unbridge(self._call.id))
+            raise WrongState(f"call {self.call.id} is not bridged")
+        self.call.services.ua.send(messages.Unbridge(self.call.id))
         return kept
 
     def made(self, bridge_id: str) -> None:
         if (kept := self.kept) is None or kept.id != bridge_id or kept.is_up:
             return
         self.kept = msgspec.structs.replace(kept, is_up=True)
-        self._call.publish(
+        self.call.publish(
             types.CallBridged(
                 bridge_id=kept.id,
                 other_call_id=kept.other_call_id,
@@ -108,9 +140,9 @@ class CallBridge:
         if (kept := self.kept) is None or kept.id != bridge_id or kept.waits:
             return
         self.kept = None
-        self._call.services.metrics.bridges.labels(reason=because).inc()
-        log.info("unbridged", call_id=self._call.id, bridge_id=kept.id, reason=because)
-        self._call.publish(
+        self.call.services.metrics.bridges.labels(reason=because).inc()
+        log.info("unbridged", call_id=self.call.id, bridge_id=kept.id, reason=because)
+        self.call.publish(
             types.CallUnbridged(
                 bridge_id=kept.id,
                 other_call_id=kept.other_call_id,
@@ -119,7 +151,7 @@ class CallBridge:
             )
         )
         if kept.is_placed and not kept.is_up and kept.on_hangup == "end":
-            self._call.end(BRIDGE_FAILED)
+            self.call.end(BRIDGE_FAILED)
 
     def call_ended(self) -> None:
         if self.kept is not None:

@@ -23,9 +23,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.follower import Follower
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
-from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.bridge import bridge_to
-from cc_tts.calls.transfers.bridges import Bridges
 from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, AnyTransfer
 from cc_tts.calls.transfers.transfers import check_target, new_id, run
 from cc_tts.errors import CcTtsError
@@ -81,16 +79,13 @@ class _CallerSide(Follower):
 class WarmTransfer(AnyTransfer):
     """A warm transfer. The caller hears ``music``, unless the request has some."""
 
-    def __init__(
-        self, call: Call, request: WarmRequest, *, music: Prompt, outgoing: OutgoingCalls, bridges: Bridges
-    ) -> None:
+    def __init__(self, call: Call, request: WarmRequest, *, music: Prompt, outgoing: OutgoingCalls) -> None:
         super().__init__(call, request.transfer_id, "warm", request.client_state)
         self.agent: Call | None = None
         self._caller = call
         self._request = request
         self._music = music
         self._outgoing = outgoing
-        self._bridges = bridges
         self._step: Literal["dial", "brief", "accept", "join"] = "dial"
         self._brief: Utterance | None = None
         self._heard: list[Utterance] = []
@@ -199,7 +194,7 @@ class WarmTransfer(AnyTransfer):
         request = self._request
         bridge = bridge_to(self.agent.id, on_hangup=request.on_hangup, client_state=request.client_state)
         try:
-            self._bridges.begin(self._caller, bridge)
+            self._caller.bridge.begin(self.agent.bridge, bridge)
         except CcTtsError as error:
             log.warning("transfer_failed", call_id=self._call.id, transfer_id=self.id, code=error.code)
             self._fail("unknown")
@@ -241,41 +236,33 @@ class WarmTransfer(AnyTransfer):
         super()._tell(sip_code, agent_call_id=self.agent_call_id, **more)
 
 
-class WarmTransfers:
-    """The command that begins a warm transfer, with the parts of the server that it uses."""
+def begin(call: Call, request: WarmRequest, outgoing: OutgoingCalls) -> WarmTransfer:
+    """Transfer a call when an agent has accepted it.
 
-    def __init__(self, services: CallServices, outgoing: OutgoingCalls, bridges: Bridges) -> None:
-        self._services = services
-        self._outgoing = outgoing
-        self._bridges = bridges
+    Raises:
+        TransferNotAllowed: the configuration does not name the target.
+        WrongState, BridgeActive: the call is not established, or is bridged.
+        TransferActive: a transfer runs already.
+        LineUnsupported: it came by a line without SIP.
+        CcTtsError: as :meth:`.Call.speak`, of a prompt, and as :meth:`.OutgoingCalls.place`.
+    """
+    config = call.services.config
+    call.check_sip("bridge")
+    check_target(request.to, config)
+    call.bridge.check()
+    request = replace(request, transfer_id=new_id(request.transfer_id))
+    return run(call, WarmTransfer(call, request, music=_default_music(config.transfer.music), outgoing=outgoing))
 
-    def begin(self, call: Call, request: WarmRequest) -> WarmTransfer:
-        """Transfer a call when an agent has accepted it.
 
-        Raises:
-            TransferNotAllowed: the configuration does not name the target.
-            WrongState, BridgeActive: the call is not established, or is bridged.
-            TransferActive: a transfer runs already.
-            LineUnsupported: it came by a line without SIP.
-            CcTtsError: as :meth:`.Call.speak`, of a prompt, and as :meth:`.OutgoingCalls.place`.
-        """
-        call.check_sip("bridge")
-        check_target(request.to, self._services.config)
-        call.bridge.check()
-        request = replace(request, transfer_id=new_id(request.transfer_id))
-        music = self._default_music()
-        return run(call, WarmTransfer(call, request, music=music, outgoing=self._outgoing, bridges=self._bridges))
-
-    def _default_music(self) -> Prompt:
-        music = self._services.config.transfer.music
-        prompt_id = music.removeprefix(STAGED_PREFIX)
-        if not music:
-            content: StagedContent | ToneContent = COMFORT_TONE
-        elif prompt_id != music:
-            content = StagedContent(prompt_id)
-        else:
-            content = ToneContent(music, 60_000)
-        return Prompt(content=content)
+def _default_music(music: str) -> Prompt:
+    prompt_id = music.removeprefix(STAGED_PREFIX)
+    if not music:
+        content: StagedContent | ToneContent = COMFORT_TONE
+    elif prompt_id != music:
+        content = StagedContent(prompt_id)
+    else:
+        content = ToneContent(music, 60_000)
+    return Prompt(content=content)
 
 
 def end_unbriefed(call: Call) -> None:

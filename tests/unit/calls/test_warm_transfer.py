@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.transfers import transfers
+from cc_tts.calls.transfers import transfers, warm
 from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.calls.transfers.transfer import TransferRequest
 from cc_tts.calls.transfers.warm import WarmRequest, WarmTransfer
@@ -31,7 +31,7 @@ class Desk:
         self.transfer: WarmTransfer | None = None
 
     async def begin(self, to: str = TARGET, **wanted: Any) -> None:
-        self.transfer = self.exchange.registry.warm_transfers.begin(self.caller, WarmRequest(to=to, **wanted))
+        self.transfer = warm.begin(self.caller, WarmRequest(to=to, **wanted), self.exchange.registry.outgoing)
         await self.exchange.settle()
 
     @property
@@ -202,17 +202,17 @@ async def test_one_transfer_at_a_time_and_not_of_a_bridged_call(desk: Desk) -> N
         transfers.begin(desk.caller, TransferRequest(to=TARGET))
     other = Desk(desk.exchange, desk.loop)
     third = desk.exchange.registry.call(desk.exchange.talking())
-    desk.exchange.registry.bridges.begin(other.caller, bridge_to(third.id))
+    other.caller.bridge.begin(third.bridge, bridge_to(third.id))
     with pytest.raises(BridgeActive):
         await other.begin()
 
 
 async def test_an_agent_who_is_briefed_is_bridged_to_nobody_else(desk: Desk) -> None:
-    other = desk.exchange.talking()
+    other = desk.exchange.registry.call(desk.exchange.talking())
     await desk.begin(brief=BRIEF, accept_key="1")
     await desk.answered()
     with pytest.raises(BridgeActive):
-        desk.exchange.registry.bridges.begin(desk.agent, bridge_to(other))
+        desk.agent.bridge.begin(other.bridge, bridge_to(other.id))
     desk.ua.digit(desk.agent.id, "1", at_ns=1)
     desk.bridged()
     assert desk.states[-1] == "succeeded"

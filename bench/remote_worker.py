@@ -23,8 +23,8 @@ from bench.report import machine, percentiles, save, show
 from cc_tts import logs
 from cc_tts.config.schema import Config
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
+from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.processes.tasks import cancel_all
 from lab.cluster import VOICES, Worker
 from lab.server_under_test import Json
@@ -48,7 +48,7 @@ SETTINGS: Final = TtsConfig(
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, *, is_remote: bool) -> AsyncIterator[Engine]:
+async def running(folder: Path, *, is_remote: bool) -> AsyncIterator[WorkerEngine]:
     async with contextlib.AsyncExitStack() as stack:
         tts = SETTINGS
         if is_remote:
@@ -60,14 +60,14 @@ async def running(folder: Path, *, is_remote: bool) -> AsyncIterator[Engine]:
         yield engine
 
 
-async def listen(engine: Engine, delay_s: float) -> None:
+async def listen(engine: WorkerEngine, delay_s: float) -> None:
     """One listener: utterance after utterance, at the pace of a call."""
     await asyncio.sleep(delay_s)
     while True:
         await hear_one(engine)
 
 
-async def hear_one(engine: Engine) -> None:
+async def hear_one(engine: WorkerEngine) -> None:
     stream = engine.open(VOICE)
     for index in range(CHUNKS_EACH):
         stream.push(TEXT, text_chunk_index=index)
@@ -83,7 +83,7 @@ async def hear_one(engine: Engine) -> None:
     await asyncio.sleep(max(0.0, began_s + given_s - time.monotonic()))
 
 
-async def first_audio_ms(engine: Engine) -> float:
+async def first_audio_ms(engine: WorkerEngine) -> float:
     began_s = time.monotonic()
     stream = engine.open(VOICE)
     stream.push(PROBE_TEXT, text_chunk_index=0)

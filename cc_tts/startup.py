@@ -25,9 +25,9 @@ from cc_tts.cluster import pool_client
 from cc_tts.config import tls as tls_files
 from cc_tts.config.remote import pool_url
 from cc_tts.config.schema import Config, listens
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import engine_names, make_engine, remote_workers
 from cc_tts.engines.remote.workers import RemoteWorkers
+from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.messages import Purpose
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed, did_you_mean
 from cc_tts.metrics import Metrics
@@ -68,7 +68,7 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
 
 
 @contextlib.asynccontextmanager
-async def engine_without_model(config: Config, *, purpose: Purpose = "check") -> AsyncIterator[Engine]:
+async def engine_without_model(config: Config, *, purpose: Purpose = "check") -> AsyncIterator[WorkerEngine]:
     """Return the configured engine, which knows its voices but cannot speak; it ends with the context. Voices of the CPU may
     be loaded or measured.
     """

@@ -4,7 +4,8 @@ import difflib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +13,10 @@ from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import Config
 from cc_tts.config.sections.by_model import of_model
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.connection import CONNECT_TIMEOUT_S
 from cc_tts.engines.remote.workers import RemoteWorkers
-from cc_tts.engines.worker.client import WorkerEngine
+from cc_tts.engines.worker.client import PLAIN_VOICE, WorkerEngine
 from cc_tts.engines.worker.link import HUNG_FACTOR, WorkerLink, child_worker
 from cc_tts.engines.worker.messages import Purpose, WorkerSettings
 from cc_tts.errors import ConfigError
@@ -28,8 +28,6 @@ ESPEAK: Final = "espeak"
 ONNX: Final = "onnx"
 ENGINES: Final = (AUTO, ESPEAK, ONNX, COSYVOICE2)
 VOICES_KEY: Final = "tts.voices_dir"
-ESPEAK_VOICE: Final = "en-us"
-"""espeak-ng's voice if neither a voice nor a language is requested."""
 ESPEAK_HUNG_FACTOR: Final = 1.0
 """espeak-ng is fast, so a passage that lasts for the stall timeout will never end."""
 ESPEAK_MAX_STREAMS: Final = 512
@@ -45,7 +43,7 @@ def make_engine(
     on_starting: Callable[[str], None] = lambda _detail: None,
     on_elsewhere: Callable[[RemoteWorkers], object] = lambda _workers: None,
     on_child: Callable[[WorkerLink], object] = lambda _worker: None,
-) -> Engine:
+) -> WorkerEngine:
     """Build the engine that ``tts.engine`` names, not yet started, for a ``purpose`` of :class:`WorkerSettings`.
 
     ``metrics`` gets what its workers report. ``on_starting`` is called with a few words on what it does while it starts, if
@@ -60,68 +58,57 @@ def make_engine(
         near = difflib.get_close_matches(tts.engine, ENGINES, n=1, cutoff=0.0)
         known = ", ".join(ENGINES)
         raise ConfigError(f"tts.engine: no engine is called {tts.engine!r}; did you mean {near[0]!r}? Known: {known}")
-    parts = _Parts(clock, metrics, metrics, purpose, on_starting, on_elsewhere, on_child)
-    names = engine_names(tts)
-    if tts.engine != AUTO:
-        has_fallback = tts.fallback_engine == ESPEAK and purpose == "serve" and tts.engine != ESPEAK
-        return _worker_engine(config, parts, fallback=_espeak(config, parts) if has_fallback else None)
-    espeak = _espeak(config, parts)
-    has_fallback = tts.fallback_engine in {ESPEAK, AUTO} and purpose == "serve"
-    # the default voice may be of any of them; the prompt names it
-    named = replace(config, tts=replace(tts, engine=names[0], voice=""))
-    return _worker_engine(named, parts, name=AUTO, fallback=espeak if has_fallback else None, beside=espeak)
+    is_auto, is_espeak = tts.engine == AUTO, tts.engine == ESPEAK
+    # the default voice may be of espeak-ng with auto; the prompt names it
+    named = replace(config, tts=replace(tts, engine=engine_names(tts)[0], voice="" if is_auto else tts.voice))
+    make_links = partial(_links, purpose=purpose, clock=clock, metrics=metrics, on_starting=on_starting)
+    children, plain = make_links(named, load_metrics=metrics), None
+    falls_back = purpose == "serve" and tts.fallback_engine in ((ESPEAK, AUTO) if is_auto else (ESPEAK,))
+    if is_auto or (falls_back and not is_espeak):
+        # its load is kept out of the metrics of the neural workers, on which alerts and scaling are based
+        here = replace(config, tts=replace(tts, engine=ESPEAK, voice="", devices=("cpu",), workers=()))
+        (plain,) = make_links(here, load_metrics=Metrics())
+    for child in [*children, *([plain] if plain is not None else ())]:
+        on_child(child)
+    elsewhere = None
+    if tts.workers and (purpose == "serve" or not children):
+        elsewhere = remote_workers(named, purpose, clock=clock, metrics=metrics)
+        on_elsewhere(elsewhere)
+    return WorkerEngine(
+        replace(named.tts, engine=tts.engine, voice=named.tts.voice or (PLAIN_VOICE if is_espeak else "")),
+        children,
+        metrics=metrics,
+        elsewhere=elsewhere,
+        fallback=plain if falls_back else None,
+        beside=plain if is_auto else None,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The parts from which every engine is made."""
-
-    clock: Clock
-    metrics: Metrics
-    load_metrics: Metrics
-    purpose: Purpose
-    on_starting: Callable[[str], None]
-    on_elsewhere: Callable[[RemoteWorkers], object]
-    on_child: Callable[[WorkerLink], object]
-
-
-def _espeak(config: Config, parts: _Parts) -> WorkerEngine:
-    """Return espeak-ng beside a neural engine: always a worker on this machine, so that there is a fallback. Its load is
-    kept out of the metrics of the neural workers, on which alerts and scaling are based.
-    """
-    tts = replace(config.tts, engine=ESPEAK, voice="", devices=("cpu",), workers=())
-    return _worker_engine(replace(config, tts=tts), replace(parts, load_metrics=Metrics()))
-
-
-def _worker_engine(
-    config: Config, parts: _Parts, *, name: str = "", fallback: Engine | None = None, beside: Engine | None = None
-) -> WorkerEngine:
-    """Return an engine of workers. Its name is ``name``, or else ``tts.engine``."""
-    tts, clock, metrics, purpose = config.tts, parts.clock, parts.metrics, parts.purpose
+def _links(
+    config: Config,
+    *,
+    purpose: Purpose,
+    clock: Clock,
+    metrics: Metrics,
+    load_metrics: Metrics,
+    on_starting: Callable[[str], None],
+) -> list[WorkerLink]:
+    """Return the workers of this machine that speak with the engine of ``config``."""
+    tts, settings = config.tts, worker_settings(config, purpose)
     # cosyvoice2 may take the time that a CPU needs for a file: nobody listens, and it was not measured
     is_patient = tts.engine == COSYVOICE2 and purpose != "serve"
-    settings = worker_settings(config, purpose)
-    children = [
+    return [
         WorkerLink(
             name,
-            child_worker(name, each, clock=clock, on_starting=parts.on_starting),
+            child_worker(name, each, clock=clock, on_starting=on_starting),
             clock=clock,
             metrics=metrics,
             stall_timeout_ms=tts.worker_start_timeout_s * 1000 if is_patient else tts.stall_timeout_ms,
             hung_factor=hung_factor(tts.engine),
-            load_metrics=parts.load_metrics,
+            load_metrics=load_metrics,
         )
         for name, each in zip(_process_names(settings), settings, strict=True)
     ]
-    for child in children:
-        parts.on_child(child)
-    is_elsewhere = tts.workers and (purpose == "serve" or not children)
-    elsewhere = remote_workers(config, purpose, clock=clock, metrics=metrics) if is_elsewhere else None
-    if elsewhere is not None:
-        parts.on_elsewhere(elsewhere)
-    voice = tts.voice or (ESPEAK_VOICE if tts.engine == ESPEAK else "")
-    tts = replace(tts, engine=name or tts.engine, voice=voice)
-    return WorkerEngine(tts, children, metrics=metrics, elsewhere=elsewhere, fallback=fallback, beside=beside)
 
 
 def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: Metrics) -> RemoteWorkers:

@@ -10,8 +10,8 @@ import msgspec
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import NothingToSay
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt
 from cc_tts.speech.incremental.text import IncrementalText, Segment, segmenting_of
@@ -34,7 +34,7 @@ class ReadChunk(msgspec.Struct, frozen=True):
 class ReadingSource(SpeechSource):
     """Records what its engine would be given; the engine need not be able to speak."""
 
-    def __init__(self, engine: Engine, config: TtsConfig) -> None:
+    def __init__(self, engine: WorkerEngine, config: TtsConfig) -> None:
         super().__init__(engine, Normalizer(), config)
         self._read: list[ReadChunk] = []
 

@@ -13,8 +13,9 @@ from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS, TtsConfig
 from cc_tts.config.sections.relay import RelaySettings
-from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, Engine
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.engines.factory import COSYVOICE2
+from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import (
     CcTtsError,
     ClientError,
@@ -86,7 +87,7 @@ class SpeechSource:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: WorkerEngine,
         normalizer: Normalizer,
         config: TtsConfig,
         *,

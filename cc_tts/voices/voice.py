@@ -46,5 +46,5 @@ class Voice:
         return self.streams != 0
 
     def is_of_same_model(self, other: "Voice") -> bool:
-        """Whether both belong to the same model, as far as is known: voices of older workers do not say."""
-        return self.model == other.model or not (self.model and other.model)
+        """Whether both belong to the same engine and model, as far as is known: voices of older workers name no model."""
+        return self.engine == other.engine and (self.model == other.model or not (self.model and other.model))

@@ -23,7 +23,6 @@ from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.cpu.contract import FoundModel, Unusable
 from cc_tts.engines.cpu.piper.voices import piper_models
 from cc_tts.engines.cpu.voices import find_models
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
@@ -35,7 +34,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"),
 HIBARI = "hibari-heart"
 
 
-async def pcm_of(engine: Engine, voice: str, *texts: str, speed: float = 1.0) -> np.ndarray[Any, np.dtype[np.int16]]:
+async def pcm_of(
+    engine: WorkerEngine, voice: str, *texts: str, speed: float = 1.0
+) -> np.ndarray[Any, np.dtype[np.int16]]:
     stream = engine.open(voice=voice, speed=speed)
     for index, text in enumerate(texts):
         stream.push(text, text_chunk_index=index)

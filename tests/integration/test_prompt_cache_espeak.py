@@ -9,9 +9,9 @@ import pytest
 
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.prompt_cache import engine_identity
@@ -31,7 +31,7 @@ TEXTS = (
 class Spoken:
     """One life of a server's sources: with the cache, and straight from the engine."""
 
-    def __init__(self, config: Config, engine: Engine) -> None:
+    def __init__(self, config: Config, engine: WorkerEngine) -> None:
         self.metrics = Metrics()
         self.cached = CachedSource(config.cache, self.metrics)
         self.cache = self.cached.cache

@@ -25,9 +25,9 @@ from cc_tts.cluster.link import PoolLink
 from cc_tts.cluster.messages import Node
 from cc_tts.config.schema import Config, RemoteConfig
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.remote.workers import RemoteWorkers
+from cc_tts.engines.worker.client import WorkerEngine
 from lab import needs
 from lab.ports import free_ports
 
@@ -189,7 +189,7 @@ class Server:
         elsewhere: list[RemoteWorkers] = []
         workers = (f"pool:{url.removeprefix('http://')}",)
         tts = TtsConfig(engine="onnx", devices=(), workers=workers, worker_start_timeout_s=WITHIN_S)
-        self.engine: Engine = make_engine(Config(tts=tts, remote=remote), on_elsewhere=elsewhere.append)
+        self.engine: WorkerEngine = make_engine(Config(tts=tts, remote=remote), on_elsewhere=elsewhere.append)
         self.links = elsewhere[0]
         self.told: list[int] = []
 

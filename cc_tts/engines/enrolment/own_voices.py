@@ -17,9 +17,9 @@ import msgspec
 from cc_tts import logs
 from cc_tts.config.sections.by_model import each_model
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.enrolment.messages import Answer, NotMade, Recorded
 from cc_tts.engines.factory import COSYVOICE2, engine_names
+from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import (
     UNREADABLE,
     CcTtsError,
@@ -89,7 +89,7 @@ class OwnVoices:
     def __init__(
         self,
         tts: TtsConfig,
-        engine: Engine,
+        engine: WorkerEngine,
         *,
         refresh: Callable[[], Awaitable[None]],
         normalize: Callable[[str, str], str],

@@ -8,8 +8,8 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import ESPEAK
+from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import LanguageUnsupported
 from cc_tts.speech.lexicons import Lexicons, replacements_in
 from cc_tts.speech.prompt import Part, RefusedContent, TextContent
@@ -28,7 +28,7 @@ _State = tuple[tuple[CompiledLexicon, ...], tuple[Voice, ...]]
 class Voicing:
     """Runs on: the event loop."""
 
-    def __init__(self, engine: Engine, config: TtsConfig, lexicons: Lexicons) -> None:
+    def __init__(self, engine: WorkerEngine, config: TtsConfig, lexicons: Lexicons) -> None:
         self._engine = engine
         self._config = config
         self._lexicons = lexicons

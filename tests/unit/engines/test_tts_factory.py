@@ -5,9 +5,7 @@ import pytest
 
 from cc_tts.config import load as configuration
 from cc_tts.config.schema import Config
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import engine_names, make_engine, with_one_model, worker_settings
-from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.messages import Purpose
 from cc_tts.errors import ConfigError
 
@@ -21,13 +19,8 @@ def config(**tts: object) -> Config:
     return configuration.from_tree({"tts": tts})
 
 
-def engines_behind(engine: Engine) -> dict[str, str]:
-    """The name of each worker process, and of the engine that it belongs to."""
-    assert isinstance(engine, WorkerEngine)
-    found = {link.name: engine.name for link in engine._workers}
-    for other in engine._others:
-        found |= engines_behind(other)
-    return found
+def workers_of(config: Config, purpose: Purpose = "serve") -> list[str]:
+    return [link.name for link in make_engine(config, purpose=purpose).workers]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +41,7 @@ def test_espeak_is_one_worker_of_one_thread_that_nothing_else_speaks_beside() ->
     engine = make_engine(wanted)
     assert engine.name == "espeak"
     assert engine.not_ready_because() == "the engine is not started"
-    assert engines_behind(engine) == {"espeak": "espeak"}
+    assert [link.name for link in engine.workers] == ["espeak"]
     (settings,) = worker_settings(wanted)
     assert (settings.device, settings.tts.num_threads, settings.tts.max_streams) == ("cpu", 1, 512)
 
@@ -84,8 +77,7 @@ def test_a_device_must_be_one(devices: list[str]) -> None:
 def test_an_engine_with_workers_elsewhere_needs_no_model() -> None:
     pytest.importorskip("grpc")
     engine = make_engine(config(engine="cosyvoice2", devices=[], workers=["grpc://10.0.0.5:7400", "dns:workers:7400"]))
-    assert isinstance(engine, WorkerEngine)
-    assert [link.name for link in engine._workers] == ["grpc://10.0.0.5:7400"]
+    assert [link.name for link in engine.workers] == ["grpc://10.0.0.5:7400"]
     assert engine.name == "cosyvoice2"
 
 
@@ -104,20 +96,18 @@ def test_espeak_beside_a_neural_voice_is_a_process_of_its_own(
     tts: dict[str, object], purpose: Purpose, fallback: bool, beside: bool
 ) -> None:
     engine = make_engine(config(**tts), purpose=purpose)
-    assert isinstance(engine, WorkerEngine)
     assert (engine._fallback is not None, engine._beside is not None) == (fallback, beside)
-    others = {"espeak": "espeak"} if fallback or beside else {}
-    assert engines_behind(engine) == {"worker": str(tts.get("engine", "auto")), **others}
+    assert engine.name == tts.get("engine", "auto")
+    assert workers_of(config(**tts), purpose) == ["worker", *(["espeak"] if fallback or beside else [])]
 
 
 def test_cosyvoice2_is_made_with_a_worker_for_each_device(tmp_path: Path) -> None:
     models = {"main": {"model_dir": str(tmp_path)}}
     wanted = config(engine="cosyvoice2", models=models, devices=["cuda:0", "cuda:1"], max_streams=7)
     engine = make_engine(wanted)
-    assert isinstance(engine, WorkerEngine)
     assert engine.name == "cosyvoice2"
     assert engine.not_ready_because() == "the engine is not started"
-    assert list(engines_behind(engine)) == ["worker-0", "worker-1"]
+    assert [link.name for link in engine.workers] == ["worker-0", "worker-1"]
     assert [each.device for each in worker_settings(wanted, "say")] == ["cuda:0"]
     _, settings = worker_settings(wanted)
     assert (settings.device, settings.tts.max_streams) == ("cuda:1", 7)
@@ -138,7 +128,7 @@ def two_models(tmp_path: Path, **second: object) -> dict[str, dict[str, object]]
 def test_each_model_has_its_own_workers_with_its_own_settings(tmp_path: Path) -> None:
     models = two_models(tmp_path, devices=["cuda:2"], flow_steps=5)
     wanted = config(engine="cosyvoice2", models=models)
-    assert list(engines_behind(make_engine(wanted))) == ["worker-v2-0", "worker-v2-1", "worker-v3"]
+    assert workers_of(wanted) == ["worker-v2-0", "worker-v2-1", "worker-v3"]
     first, second, third = worker_settings(wanted)
     assert [each.device for each in (first, second, third)] == ["cuda:0", "cuda:1", "cuda:2"]
     assert (list(first.tts.models), first.tts.models["v2"].dtype, first.tts.voices_dir) == (["v2"], "float16", "")

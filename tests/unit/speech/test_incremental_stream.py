@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ class Scene:
         self.num_refusals = 0
         self.chunks: list[SpeechChunk] = []
         self.text = IncrementalText(LoopClock(), segmenting=Segmenting(), idle_timeout_s=30)
-        voicing = Voicing(TwoVoices(), TtsConfig(), Lexicons(TtsConfig()))
+        voicing = Voicing(cast("Any", TwoVoices()), TtsConfig(), Lexicons(TtsConfig()))
         self.stream = IncrementalStream(
             IncrementalContent(TextContent(""), self.text), self._open, voicing, FORMAT, 1000.0
         )

@@ -1,6 +1,7 @@
 """Which voice speaks which part of a text."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -59,7 +60,7 @@ class TwoLanguages(Babel):
 
 def voicing(engine: Babel | None = None, voice: str = "") -> Voicing:
     config = TtsConfig(voice=voice)
-    return Voicing(engine or Babel(), config, Lexicons(config))
+    return Voicing(cast("Any", engine or Babel()), config, Lexicons(config))
 
 
 def spoken(content: TextContent, *, voice: str = "") -> list[tuple[str | None, str]]:
@@ -219,7 +220,7 @@ def test_a_voice_that_does_not_exist_is_told_whatever_the_text() -> None:
 
 def test_a_voice_is_found_by_its_other_name() -> None:
     config = TtsConfig(voice="anna", voice_aliases={"anna": "de", "alloy": "heart"})
-    named = Voicing(Babel(), config, Lexicons(config))
+    named = Voicing(cast("Any", Babel()), config, Lexicons(config))
     assert named.voice(TextContent("Hallo")).id == "de"
     assert named.voice(TextContent("Hello", "alloy")).id == "heart"
     named.check("alloy", "de")
@@ -234,7 +235,9 @@ def test_what_is_replaced_counts_by_what_is_said_and_stays_in_one_part() -> None
     config = TtsConfig()
     lexicons = Lexicons(config)
     lexicons.put("names", Lexicon(entries=(Entry("王小明", alias="Wang Xiaoming"),)))
-    parts = Voicing(Babel(), config, lexicons).parts(TextContent("Your name is 王小明.", lexicons=("names",)))
+    parts = Voicing(cast("Any", Babel()), config, lexicons).parts(
+        TextContent("Your name is 王小明.", lexicons=("names",))
+    )
     assert [part.text for part in parts] == ["Your name is 王小明."]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import Config
-from cc_tts.engines.engine import Engine
 from cc_tts.engines.engine_core import EngineLoad, StreamRequest
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -40,7 +39,6 @@ from cc_tts.tracing.context import TraceContext
 from cc_tts.tracing.span import CURRENT, Span, Trace
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.voices.voice import Voice
-from tests.fakes.fake_engine import FakeEngine
 from tests.fakes.fake_line import FakeClock
 from tests.support.neural_settings import neural_settings
 from tests.support.virtual_time import LoopClock, virtual_time
@@ -58,16 +56,16 @@ class FakeSupervisor:
     def __init__(self) -> None:
         self.state = ProcessState.STOPPED
         self.sent: list[Message] = []
-        self.pid = 4711
+        self.pid = 0
         self.silent_s = 0.0
         self.restarts: list[str] = []
         self.on_down: Callable[[str], None] = lambda _reason: None
 
     async def start(self) -> None:
-        self.state = ProcessState.READY
+        self.state, self.pid = ProcessState.READY, 4711
 
     async def stop(self) -> None:
-        self.state = ProcessState.STOPPED
+        self.state, self.pid = ProcessState.STOPPED, 0
 
     def restart(self, reason: str) -> None:
         """It is killed; a new one is not there yet."""
@@ -79,6 +77,38 @@ class FakeSupervisor:
         if self.state is not ProcessState.READY:
             raise ProcessFailed("down")
         self.sent.append(message)
+
+
+PLAIN_VOICES = (Voice("en-us", "espeak", "en-US"), Voice("de", "espeak", "de"))
+
+
+class PlainWorker(FakeSupervisor):
+    """The worker of espeak-ng: it describes itself, and says each text chunk at once, 10 ms a character."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[StreamRequest] = []
+        self.link = WorkerLink(
+            "espeak", partial(_made, self), clock=MonotonicClock(), metrics=Metrics(), stall_timeout_ms=STALL_TIMEOUT_MS
+        )
+
+    async def start(self) -> None:
+        await super().start()
+        self.link._on_message(EngineDescription(PLAIN_VOICES), b"")
+        self.link._on_message(load(), b"")
+
+    def send(self, message: Message) -> None:
+        super().send(message)
+        match message:
+            case StreamRequest():
+                self.requests.append(message)
+            case PushText(stream_id, text, index):
+                self.link._on_message(
+                    SpeechChunk(MS * 10 * len(text), stream_id=stream_id, text_chunk_index=index), b""
+                )
+            case EndText(stream_id):
+                self.link._on_message(StreamEnded(stream_id), b"")
+                self.link._on_message(load(), b"")
 
 
 def _made(process: FakeSupervisor, _on_message: object, on_down: Callable[[str], None]) -> Any:
@@ -93,8 +123,9 @@ class Lab:
         self,
         num_workers: int = 1,
         default_voice: str = "",
-        fallback: Engine | None = None,
-        beside: Engine | None = None,
+        *,
+        falls_back: bool = False,
+        is_beside: bool = False,
         clock: Clock | None = None,
         hung_factor: float = HUNG_FACTOR,
         **settings: Any,
@@ -113,7 +144,14 @@ class Lab:
             )
             for number, process in enumerate(self.processes)
         ]
-        self.engine = WorkerEngine(tts, links, metrics=self.metrics, fallback=fallback, beside=beside)
+        self.plain = PlainWorker()
+        self.engine = WorkerEngine(
+            tts,
+            links,
+            metrics=self.metrics,
+            fallback=self.plain.link if falls_back else None,
+            beside=self.plain.link if is_beside else None,
+        )
 
     @property
     def links(self) -> list[WorkerLink]:
@@ -293,7 +331,7 @@ async def test_a_language_is_spoken_by_the_first_voice_that_keeps_up(
     voices: list[tuple[str, int]], *, has_others: bool, expected: str
 ) -> None:
     """Else by the plainer engine. It is the same for every prompt: a full worker changes nothing."""
-    lab = await Lab(beside=FakeEngine() if has_others else None).start()
+    lab = await Lab(is_beside=has_others).start()
     made = (Voice(name, "onnx", "de-DE", streams=streams) for name, streams in voices)
     lab.says(EngineDescription((VOICES[0], *made)))
     assert lab.engine.resolve_voice(None, "de").id == expected
@@ -555,9 +593,8 @@ async def test_a_cancelled_stream_is_not_said_again() -> None:
 
 
 async def test_the_fallback_speaks_while_no_worker_is_ready() -> None:
-    fallback = FakeEngine()
-    lab = await Lab(fallback=fallback).start()
-    assert fallback.is_started
+    lab = await Lab(falls_back=True).start()
+    assert lab.plain.pid
     stream = lab.engine.open("anna")
     stream.push("One.", text_chunk_index=0)
     reading = asyncio.create_task(texts_of(stream))
@@ -568,7 +605,7 @@ async def test_the_fallback_speaks_while_no_worker_is_ready() -> None:
     stream.push("Two.", text_chunk_index=1)
     stream.end()
     assert await reading == [(0, 40, True), (1, 40, True)]
-    assert [request.voice for request in fallback.requests] == ["en-us"]
+    assert [request.voice for request in lab.plain.requests] == ["en-us"]
     assert lab.engine.not_ready_because("anna") is None
     assert lab.engine.not_ready_because() is None
     assert "no engine worker is ready" in str(lab.engine.degraded_because)
@@ -581,12 +618,11 @@ async def test_the_fallback_speaks_while_no_worker_is_ready() -> None:
     with pytest.raises(EngineOverloaded):  # a full worker is no lost one
         lab.engine.open("anna")
     await lab.engine.stop()
-    assert not fallback.is_started
+    assert lab.plain.pid == 0
 
 
 async def test_the_fallback_speaks_what_has_waited_for_a_full_worker_as_long_as_it_may() -> None:
-    fallback = FakeEngine()
-    lab = await Lab(fallback=fallback).start(0)
+    lab = await Lab(falls_back=True).start(0)
     with pytest.raises(EngineOverloaded):
         lab.engine.open("anna")
     stream = lab.engine.open("anna", must_speak=True)
@@ -599,18 +635,17 @@ async def test_the_fallback_speaks_what_has_waited_for_a_full_worker_as_long_as_
 
 
 async def test_an_engine_beside_the_workers_speaks_what_they_do_not() -> None:
-    beside = FakeEngine()
-    lab = await Lab(beside=beside, fallback=beside).start()
+    lab = await Lab(is_beside=True, falls_back=True).start()
     engine = lab.engine
-    assert [voice.id for voice in engine.voices()] == ["anna", "li", *(voice.id for voice in beside.voices())]
-    assert engine.resolve_voice("en-us", None).engine == beside.name
+    assert [voice.id for voice in engine.voices()] == ["anna", "li", "en-us", "de"]
+    assert engine.resolve_voice("en-us", None).engine == "espeak"
     assert engine.resolve_voice(None, "en").id == "anna"
     with pytest.raises(UnknownVoice, match="nobody"):
         engine.resolve_voice("nobody", None)
     with pytest.raises(LanguageUnsupported):
         engine.resolve_voice(None, "tlh")
     engine.open("en-us", 1.5)
-    assert [(request.voice, request.speed) for request in beside.requests] == [("en-us", 1.5)]
+    assert [(request.voice, request.speed) for request in lab.plain.requests] == [("en-us", 1.5)]
     assert not opened(lab)
     lose(lab, 0)
     assert engine.not_ready_because("en-us") is None
@@ -618,19 +653,17 @@ async def test_an_engine_beside_the_workers_speaks_what_they_do_not() -> None:
 
 
 async def test_an_engine_beside_the_workers_that_is_down_takes_only_its_own_voices_down() -> None:
-    beside = FakeEngine()
-    lab = await Lab(beside=beside).start()
-    beside.refusal = "it starts again"
-    assert lab.engine.not_ready_because("en-us") == "it starts again"
+    lab = await Lab(is_beside=True).start()
+    lab.plain.restart("it starts again")
+    assert lab.engine.not_ready_because("en-us") == "no worker that is ready has the voice en-us: it starts again"
     assert lab.engine.not_ready_because("anna") is None
     assert lab.engine.not_ready_because() is None
 
 
 async def test_a_voice_that_gave_no_audio_is_stood_in_for_by_the_other_engine() -> None:
-    beside = FakeEngine()
-    lab = await Lab(beside=beside).start()
+    lab = await Lab(is_beside=True).start()
     assert lab.engine.open_stand_in("anna") is not None
-    assert [request.voice for request in beside.requests] == ["en-us"]
+    assert [request.voice for request in lab.plain.requests] == ["en-us"]
     assert lab.engine.open_stand_in("en-us") is not None
     assert len(opened(lab)) == 1
     assert lab.engine.open_stand_in("li") is None
@@ -642,20 +675,19 @@ async def test_a_voice_that_gave_no_audio_is_stood_in_for_by_the_other_engine() 
 async def _stalled(lab: Lab, *, during_s: float) -> tuple[list[float], asyncio.Task[Any]]:
     """Ask for a text and wait; when the fallback was asked, s, and who reads the audio."""
     await lab.start()
-    assert isinstance(lab.engine._fallback, FakeEngine | None)
     started_s = asyncio.get_running_loop().time()
     reading = asyncio.create_task(texts_of(lab.speak("One.")))
     moved_s: list[float] = []
     for _ in range(round(during_s / 0.1)):
         await asyncio.sleep(0.1)
-        if lab.engine._fallback is not None and lab.engine._fallback.requests and not moved_s:
+        if lab.plain.requests and not moved_s:
             moved_s.append(asyncio.get_running_loop().time() - started_s)
     return moved_s, reading
 
 
 @virtual_time
 async def test_a_worker_that_does_not_run_is_killed_and_the_fallback_speaks_within_a_second_of_the_stall() -> None:
-    lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+    lab = Lab(falls_back=True, clock=LoopClock())
     lab.processes[0].silent_s = 2.6
     moved_s, reading = await _stalled(lab, during_s=6.0)
     assert len(lab.processes[0].restarts) == 1
@@ -665,7 +697,7 @@ async def test_a_worker_that_does_not_run_is_killed_and_the_fallback_speaks_with
 
 @virtual_time
 async def test_a_worker_that_answers_pings_is_late_and_goes_on_while_the_fallback_speaks() -> None:
-    lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+    lab = Lab(falls_back=True, clock=LoopClock())
     moved_s, reading = await _stalled(lab, during_s=6.0)
     assert not lab.processes[0].restarts
     assert CancelStream(1) in lab.processes[0].sent
@@ -675,16 +707,15 @@ async def test_a_worker_that_answers_pings_is_late_and_goes_on_while_the_fallbac
     assert again_s < 1.5, "the next prompt does not wait as long for a worker that is known to be late"
     assert await reading == [(0, 40, True)]
     stream = lab.speak("Three.")
-    lab.speaks(50, stream_id=3)
+    lab.speaks(50, stream_id=opened(lab)[0])
     assert await texts_of(stream) == [(0, 50, False)]
     assert not lab.processes[0].restarts
 
 
 async def _stalled_again(lab: Lab) -> tuple[float, asyncio.Task[Any]]:
-    assert isinstance(lab.engine._fallback, FakeEngine)
-    before, started_s = len(lab.engine._fallback.requests), asyncio.get_running_loop().time()
+    before, started_s = len(lab.plain.requests), asyncio.get_running_loop().time()
     reading = asyncio.create_task(texts_of(lab.speak("Two.")))
-    while len(lab.engine._fallback.requests) == before:  # noqa: ASYNC110 - a fake tells nobody
+    while len(lab.plain.requests) == before:  # noqa: ASYNC110 - a fake tells nobody
         await asyncio.sleep(0.1)
     return asyncio.get_running_loop().time() - started_s, reading
 
@@ -719,7 +750,7 @@ async def test_a_worker_that_is_never_just_slow_is_killed_at_the_first_stall() -
 
 @virtual_time
 async def test_the_silence_of_a_hung_worker_is_not_that_of_the_next_one() -> None:
-    lab = Lab(fallback=FakeEngine(), clock=LoopClock())
+    lab = Lab(falls_back=True, clock=LoopClock())
     _, reading = await _stalled(lab, during_s=4.0)
     await reading
     while not lab.processes[0].restarts:
@@ -860,7 +891,7 @@ async def test_a_voice_that_gave_up_before_any_audio_has_no_span_of_first_audio(
 
 async def of_two_models(*, has_fallback: bool = True) -> Lab:
     """The first worker speaks with the model v2, the other two with v3; both models have a voice that is called li."""
-    lab = Lab(3, fallback=FakeEngine() if has_fallback else None)
+    lab = Lab(3, falls_back=has_fallback)
     await lab.start()
     for worker, (model, voices) in enumerate([("v2", ("anna", "li")), ("v3", ("bert", "li")), ("v3", ("bert", "li"))]):
         lab.says(
@@ -918,7 +949,7 @@ async def test_the_fallback_speaks_for_a_model_whose_workers_are_lost_alone(*, h
 
 async def test_workers_that_do_not_say_of_which_model_they_are_speak_with_the_same_voices() -> None:
     """Those of the version before, beside new ones during an upgrade."""
-    lab = Lab(2, fallback=FakeEngine())
+    lab = Lab(2, falls_back=True)
     await lab.start()
     for worker, model in enumerate(("", "main")):
         lab.says(EngineDescription((Voice("anna", "cosyvoice2", "en", model=model),)), worker=worker)

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cc_tts.audio import BYTES_PER_SAMPLE
+from cc_tts.media.levels import as_pcm
 
 NUM_TAPS: Final = 63
 _BETA: Final = 6.5
-_INT16: Final = np.iinfo(np.int16)
 _Floats = npt.NDArray[np.float32]
 
 
@@ -57,8 +57,7 @@ class HalfBand:
             num_samples = len(filtered)
             filtered = filtered[int(self._is_odd) :: 2]
             self._is_odd ^= bool(num_samples % 2)
-        rounded: bytes = np.clip(np.rint(filtered), _INT16.min, _INT16.max).astype("<i2").tobytes()
-        return rounded
+        return as_pcm(filtered)
 
     @property
     def tail(self) -> bytes:

@@ -8,7 +8,7 @@ The gain is fixed for a prompt: one that followed the speech would pump. Runs on
 """
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,12 @@ _MARGIN_DB: Final = 15.9  # unmeasured
 _NUM_THRESHOLDS: Final = 15
 
 Floats = npt.NDArray[np.float64]
+
+
+def as_pcm(levels: npt.NDArray[Any]) -> bytes:
+    """Return levels in steps of 16 bits as PCM; what is beyond full scale is clipped."""
+    pcm: bytes = np.clip(np.rint(levels), -FULL_SCALE, FULL_SCALE - 1).astype("<i2").tobytes()
+    return pcm
 
 
 def is_audible(pcm: bytes) -> bool:

@@ -14,14 +14,14 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 import msgspec
 
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
-from cc_tts.processes.adoption import STATUS_UNKNOWN, AdoptedChild
+from cc_tts.processes.adoption import STATUS_UNKNOWN, AdoptedChild, AdoptedProcess
 from cc_tts.processes.channel import (
     CLOSED,
     COMMON_MESSAGES,
@@ -142,22 +142,6 @@ class LoopChannel(asyncio.Protocol):
         self._on_closed(reason)
 
 
-class _Process(Protocol):
-    """The process of a child that was started here or adopted."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def returncode(self) -> int | None: ...
-
-    async def wait(self) -> int: ...
-
-    def send_signal(self, signal: int, /) -> None: ...
-
-    def kill(self) -> None: ...
-
-
 class Supervisor(Peer):
     """One child, which is started again whenever it ends."""
 
@@ -177,7 +161,7 @@ class Supervisor(Peer):
         self._spec = spec
         self._tell_ready = on_ready
         self._channel: LoopChannel | None = None
-        self._process: _Process | None = None
+        self._process: asyncio.subprocess.Process | AdoptedProcess | None = None
         self._adopted: AdoptedChild | None = None
         self.num_restarts = 0
 
@@ -334,16 +318,9 @@ def exit_reason(code: int) -> str:
     return f"exited with status {code}"
 
 
-class Outcome(NamedTuple):
-    """The output of a process, its standard error, and its exit status."""
-
-    output: bytes
-    errors: bytes
-    status: int
-
-
-async def run_once(module: str, *arguments: str, data: bytes, timeout_s: float) -> Outcome:
-    """Run a module with ``data`` on its standard input. It is killed when this call ends for whatever reason.
+async def run_once(module: str, *arguments: str, data: bytes, timeout_s: float) -> tuple[bytes, bytes, int]:
+    """Run a module with ``data`` on its standard input; return its output, its standard error and its exit status. It is
+    killed when this call ends for whatever reason.
 
     Raises:
         TimeoutError: it took longer than ``timeout_s``.
@@ -364,4 +341,4 @@ async def run_once(module: str, *arguments: str, data: bytes, timeout_s: float) 
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         status = await process.wait()
-    return Outcome(output, errors, status)
+    return output, errors, status

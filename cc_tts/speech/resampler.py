@@ -10,12 +10,12 @@ soxr takes its input in blocks: with HQ to 8 kHz the first output comes with the
 first sample is the input's first instant.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import soxr
 
-_INT16: Final = np.iinfo(np.int16)
+from cc_tts.media.levels import as_pcm
 
 
 class StreamResampler:
@@ -33,5 +33,4 @@ class StreamResampler:
         if self._stream is None:
             return pcm
         resampled = self._stream.resample_chunk(np.frombuffer(pcm, np.int16).astype(np.float32), last=last)
-        rounded: bytes = np.clip(np.rint(resampled), _INT16.min, _INT16.max).astype(np.int16).tobytes()
-        return rounded
+        return as_pcm(resampled)

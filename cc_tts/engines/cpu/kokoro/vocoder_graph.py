@@ -49,31 +49,27 @@ def _key(node: str) -> str:
     return node.removeprefix(_NODE).replace("/", ".").removesuffix("Conv_quant").removesuffix("fc.Gemm_MatMul_quant")
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """The weights of the vocoder, as floats; raises ``KeyError`` if the model is built in another way."""
+Weights = Mapping[str, Array]
+"""The weights of the vocoder, as floats."""
 
-    tensors: Mapping[str, Array]
 
-    @classmethod
-    def of(cls, model: Any) -> "Weights":
-        """Take them out of a model whose convolutions are dynamically quantised."""
-        found = {each.name: each for each in model.graph.initializer}
-        tensors: dict[str, Array] = {}
-        for node in model.graph.node:
-            if node.op_type in {"ConvInteger", "MatMulInteger"} and node.name.startswith(_NODE):
-                weight, zero = (numpy_helper.to_array(found[node.input[index]]).astype(np.float32) for index in (1, 3))
-                scale = numpy_helper.to_array(found[node.input[1].removesuffix("_quantized") + "_scale"])
-                tensors[f"{_key(node.name)}weight"] = (weight - zero) * scale
-        for name, each in found.items():
-            if name.startswith(_PREFIX):
-                tensors[name.removeprefix(_PREFIX)] = numpy_helper.to_array(each)
-        for name, key in (("Mul_output_0", "ups.0"), ("Mul_1_output_0", "ups.1"), ("Mul_2_output_0", "conv_post")):
-            tensors[f"{key}.weight"] = numpy_helper.to_array(found[_NODE + name])
-        return cls(tensors)
-
-    def __getitem__(self, name: str) -> Array:
-        return self.tensors[name]
+def weights_of(model: Any) -> Weights:
+    """Take the weights out of a model whose convolutions are dynamically quantised; raises ``KeyError`` if it is built in
+    another way.
+    """
+    found = {each.name: each for each in model.graph.initializer}
+    tensors: dict[str, Array] = {}
+    for node in model.graph.node:
+        if node.op_type in {"ConvInteger", "MatMulInteger"} and node.name.startswith(_NODE):
+            weight, zero = (numpy_helper.to_array(found[node.input[index]]).astype(np.float32) for index in (1, 3))
+            scale = numpy_helper.to_array(found[node.input[1].removesuffix("_quantized") + "_scale"])
+            tensors[f"{_key(node.name)}weight"] = (weight - zero) * scale
+    for name, each in found.items():
+        if name.startswith(_PREFIX):
+            tensors[name.removeprefix(_PREFIX)] = numpy_helper.to_array(each)
+    for name, key in (("Mul_output_0", "ups.0"), ("Mul_1_output_0", "ups.1"), ("Mul_2_output_0", "conv_post")):
+        tensors[f"{key}.weight"] = numpy_helper.to_array(found[_NODE + name])
+    return tensors
 
 
 @dataclass(slots=True)

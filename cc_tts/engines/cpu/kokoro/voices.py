@@ -6,7 +6,6 @@ the second one the sex: ``zf_xiaobei``. Japanese (``j``) is left out: nothing he
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cc_tts import logs
-from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Unusable
+from cc_tts.engines.cpu.contract import Found, FoundModel, Parts, SentenceAudio
 from cc_tts.engines.cpu.kokoro import statistics
-from cc_tts.engines.cpu.kokoro.model import MAX_TOKENS, RATE_HZ, KokoroModel, tokens_of
+from cc_tts.engines.cpu.kokoro.model import MAX_TOKENS, RATE_HZ, Speak, tokens_of, whole_model
 from cc_tts.engines.cpu.kokoro.phonemes import Phonemes, phonemes_of, spoken_phonemes
 from cc_tts.engines.cpu.marks import last_mark, sentences
 from cc_tts.engines.cpu.networks import Samples, pcm_of
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
 log = logs.get(__name__)
 
-Speak = Callable[[list[int], Samples, float], Iterator[Samples]]
-"""It takes the tokens of a sentence, a row of styles and a speed, and gives the samples as they are made."""
-
 _LANGUAGES: Final = {
     "a": "en-US", "b": "en-GB", "e": "es", "f": "fr-FR", "h": "hi", "i": "it", "p": "pt-BR", "z": "cmn",
 }  # fmt: skip
@@ -43,9 +39,9 @@ _STYLE: Final = 256
 _STYLE_BYTES: Final = MAX_TOKENS * _STYLE * 4
 
 
-def kokoro_models(voices_dir: Path) -> list[FoundModel | Unusable]:
+def kokoro_models(voices_dir: Path) -> list[Found]:
     """The voices of a folder, which share one session, and the files that are no voices."""
-    found: list[FoundModel | Unusable] = []
+    found: list[Found] = []
     for path in sorted((voices_dir / STYLES).glob("*.bin")):
         try:
             model = voices_dir / KOKORO / "model.onnx"
@@ -53,9 +49,9 @@ def kokoro_models(voices_dir: Path) -> list[FoundModel | Unusable]:
                 load = partial(_loaded, model, path, voice.language)
                 found.append(FoundModel((voice,), load, family=KOKORO))
         except ConfigError as error:
-            found.append(Unusable(error.detail))
+            found.append(error)
         except OSError as error:
-            found.append(Unusable(f"{path}: cannot be read: {error.strerror}"))
+            found.append(ConfigError(f"{path}: cannot be read: {error.strerror}"))
     return found
 
 
@@ -103,8 +99,8 @@ def _split(path: Path, _state: tuple[int, int]) -> "SplitModel | None":
 
 
 @lru_cache(maxsize=2)
-def _whole(path: Path, _state: tuple[int, int]) -> KokoroModel:
-    return KokoroModel(path)
+def _whole(path: Path, _state: tuple[int, int]) -> Speak:
+    return whole_model(path)
 
 
 def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
@@ -113,7 +109,7 @@ def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
         state = stat.st_mtime_ns, stat.st_size
         split, phonemes, styles = _split(model, state), phonemes_of(language), _styles(style)
         if split is None:
-            return KokoroVoice(_whole(model, state).speak, styles, phonemes)
+            return KokoroVoice(_whole(model, state), styles, phonemes)
     except FileNotFoundError:
         raise ConfigError(f"{model}: the model of Kokoro's voices is missing") from None
     except ImportError as error:
@@ -127,7 +123,7 @@ def _loaded(model: Path, style: Path, language: str) -> "KokoroVoice":
         speak = _prepared(split, _kept(model, style), [(each, styles[len(each) - 1]) for each in samples])
     except Exception as error:  # noqa: BLE001 - the model may be built in another way beyond what was looked at
         log.warning("kokoro_runs_whole", detail=f"{style.stem}: {error!r}")
-        speak = _whole(model, state).speak
+        speak = _whole(model, state)
     return KokoroVoice(speak, styles, phonemes)
 
 

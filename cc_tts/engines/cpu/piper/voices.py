@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Unusable
+from cc_tts.engines.cpu.contract import Found, FoundModel, Parts, SentenceAudio
 from cc_tts.engines.cpu.libespeak import LANGUAGE_SWITCH, EspeakLibrary
 from cc_tts.engines.cpu.marks import clauses, last_mark, sentences
 from cc_tts.engines.cpu.networks import Samples, network_of, pcm_of
@@ -62,16 +62,16 @@ class _Description(msgspec.Struct):
     phoneme_type: str = "espeak"
 
 
-def piper_models(voices_dir: Path) -> list[FoundModel | Unusable]:
+def piper_models(voices_dir: Path) -> list[Found]:
     """The Piper voices of a folder, one for each speaker. A voice whose description cannot be read, or has no model beside
     it, is unusable: the others speak.
     """
-    found: list[FoundModel | Unusable] = []
+    found: list[Found] = []
     for path in sorted(voices_dir.glob("*.onnx.json")):
         try:
             found += _speakers(path)
         except ConfigError as error:
-            found.append(Unusable(error.detail))
+            found.append(error)
     return found
 
 

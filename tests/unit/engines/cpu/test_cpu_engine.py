@@ -11,7 +11,7 @@ import pytest
 
 from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.cpu.contract import FoundModel, Parts, SentenceAudio, Synthesiser, Unusable
+from cc_tts.engines.cpu.contract import Found, FoundModel, Parts, SentenceAudio, Synthesiser
 from cc_tts.engines.cpu.engine import MAX_AHEAD_MS, CpuEngine
 from cc_tts.engines.cpu.networks import pcm_of
 from cc_tts.engines.cpu.sample_texts import SAMPLES, sample_of
@@ -351,7 +351,7 @@ def no_voice() -> Recorder:
     raise ConfigError("bad.onnx: not a model that onnxruntime can load")
 
 
-def loaded(*found: FoundModel | Unusable) -> CpuEngine:
+def loaded(*found: Found) -> CpuEngine:
     engine = CpuEngine(settings(), clock=FakeClock(), wake=lambda: None, find_models=lambda _folder: found)
     engine.load(lambda _what: None)
     engine.close()
@@ -519,7 +519,7 @@ def test_a_further_voice_whose_level_is_known_says_nothing_at_the_start() -> Non
 
 def test_files_that_are_no_voices_are_told() -> None:
     engine = loaded(
-        FoundModel((Voice("a", "onnx", "en", rate_hz=RATE_HZ),), Recorder), Unusable("b.onnx.json: no voice")
+        FoundModel((Voice("a", "onnx", "en", rate_hz=RATE_HZ),), Recorder), ConfigError("b.onnx.json: no voice")
     )
     assert [voice.id for voice in engine.voices] == ["a"]
     assert engine.faults == ("b.onnx.json: no voice",)

@@ -61,7 +61,7 @@ class Vocoder:
         self.frames = rng.standard_normal((1, 512, num_frames)).astype(np.float32)
         self.source = rng.standard_normal((1, 22, SOURCE_A_FRAME * num_frames + 1)).astype(np.float32)
         style = rng.standard_normal(128).astype(np.float32)
-        weights = module.Weights(random_weights())
+        weights = random_weights()
         measuring = module.Graph(weights, is_measuring=True).whole()
         found = self._run(onnxruntime, measuring, measuring.norms, style, None)
         self.measured: dict[str, Array] = dict(zip(measuring.outputs, found, strict=True))
@@ -121,7 +121,7 @@ def test_integers_are_near_floats(vocoder: Vocoder) -> None:
 def test_a_sentence_is_measured_without_keeping_all_of_it() -> None:
     onnx_graphs, num_frames = graphs(), 4000
     split = importlib.import_module("cc_tts.engines.cpu.kokoro.split")
-    graph = onnx_graphs.Graph(onnx_graphs.Weights(random_weights()), is_measuring=True).whole()
+    graph = onnx_graphs.Graph(random_weights(), is_measuring=True).whole()
     runner = split.runner_of(graph.model(), keeps_memory=False)
     inputs = {name: np.ones(shape, np.float32) for name, shape in graph.inputs.items() if len(shape) == 1}
     inputs["frames"] = np.zeros((1, 512, num_frames), np.float32)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio, Unusable
+from cc_tts.engines.cpu.contract import FoundModel, SentenceAudio
 from cc_tts.engines.cpu.kokoro.model import tokens_input
 from cc_tts.engines.cpu.kokoro.phonemes import phonemes_of
 from cc_tts.engines.cpu.kokoro.voices import kokoro_models
@@ -53,7 +53,7 @@ def test_a_style_that_is_none_costs_itself(tmp_path: Path) -> None:
     np.full((510, 256), np.nan, np.float32).tofile(styles / "em_nan.bin")
     found = models_in(tmp_path)
     assert [each.voices[0].id for each in found] == ["kokoro-ef_good", "kokoro-em_nan"]
-    faults = [each.detail for each in kokoro_models(tmp_path) if isinstance(each, Unusable)]
+    faults = [each.detail for each in kokoro_models(tmp_path) if isinstance(each, ConfigError)]
     assert [Path(each.partition(":")[0]).name for each in faults] == [
         "ef_gone.bin",
         "ef_short.bin",

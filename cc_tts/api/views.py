@@ -21,7 +21,6 @@ from cc_tts.media.quality import Levels, Quality
 from cc_tts.speech.prompt import SsmlWarning, Then
 from cc_tts.speech.timing.spans import Word
 from cc_tts.voices.voice import VoiceKind
-from cc_tts.webhooks.endpoint import Endpoint
 from cc_tts.webhooks.endpoint import State as WebhookState
 
 EpochSeconds = Annotated[float, Meta(description="Seconds since the Unix epoch.")]
@@ -233,12 +232,19 @@ class Lexicons(msgspec.Struct, frozen=True):
     lexicons: list[LexiconSummary]
 
 
-class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+class Webhook(View, frozen=True, kw_only=True):
     """An endpoint; those of calls have the name ``call``. ``failing``: so many attempts in a row failed that it is only
     probed; ``disabled``: it answered 410, and its events are dropped until a test succeeds or the endpoint changes.
     ``url`` is without path and query.
     """
 
+    derived: ClassVar = {
+        "name": attrgetter("target.name"),
+        "url": attrgetter("target.shown"),
+        "types": lambda endpoint: sorted(endpoint.target.types),
+        "tenant": attrgetter("target.tenant"),
+        "queued": lambda endpoint: len(endpoint.queue),
+    }
     name: str
     url: str
     types: Annotated[Sequence[str], Meta(description="Empty: all.")]
@@ -246,33 +252,13 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     state: WebhookState
     last_status: Annotated[int | None, Meta(description="Of the last attempt; null if there was no response.")]
     last_error: str
-    last_attempt_at: EpochSeconds | None
+    last_attempt_s: EpochSeconds | None = field(name="last_attempt_at")
     queued: Annotated[int, Meta(description="Events that wait or are under way.")]
-    in_flight: int
+    num_in_flight: int = field(name="in_flight")
     oldest_s: Annotated[float | None, Meta(description="Age of the oldest of them, seconds.")]
-    delivered: int
-    failed_attempts: int
-    dropped: int
-
-    @classmethod
-    def of(cls, endpoint: Endpoint, now_ns: int) -> Self:
-        target, health, oldest_ns = endpoint.target, endpoint.health, endpoint.queue.oldest_ns
-        return cls(
-            name=target.name,
-            url=target.shown,
-            types=sorted(target.types),
-            tenant=target.tenant,
-            state=endpoint.state,
-            last_status=health.last_status,
-            last_error=health.last_error,
-            last_attempt_at=health.last_attempt_s,
-            queued=len(endpoint.queue),
-            in_flight=endpoint.num_in_flight,
-            oldest_s=None if oldest_ns is None else round((now_ns - oldest_ns) / 1e9, 3),
-            delivered=health.num_delivered,
-            failed_attempts=health.num_failed,
-            dropped=health.num_dropped,
-        )
+    num_delivered: int = field(name="delivered")
+    num_failed: int = field(name="failed_attempts")
+    num_dropped: int = field(name="dropped")
 
 
 class Webhooks(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Handlers that enrol a voice from a recording, and delete it again."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from aiohttp import web
 from msgspec import Meta
@@ -26,7 +26,18 @@ from cc_tts.errors import (
 from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS, PromptUnusable
 from cc_tts.voices.library import MAX_DESCRIPTION_CHARS
 
-ROUTES = RouteTable("Voices")
+OF_ENROLMENT: Final = (
+    EnrolmentUnavailable,
+    EnrolmentBusy,
+    EnrolmentFailed,
+    VoiceNotStored,
+    AudioUnreadable,
+    PromptUnusable,
+    Unprocessable,
+)
+"""The errors of a recording that is to become a voice."""
+
+ROUTES: Final = RouteTable("Voices")
 
 NewVoiceId = Annotated[
     str,
@@ -76,16 +87,7 @@ def _form(body: bytes, content_type: str) -> EnrolVoice:
     location="/v1/voices/",
     other_bodies={MULTIPART: _form},
     takes_files=True,
-    errors=(
-        EnrolmentUnavailable,
-        EnrolmentBusy,
-        EnrolmentFailed,
-        VoiceNotStored,
-        DuplicateId,
-        AudioUnreadable,
-        PromptUnusable,
-        Unprocessable,
-    ),
+    errors=(DuplicateId, *OF_ENROLMENT),
 )
 async def enrol_voice(request: web.Request, body: EnrolVoice) -> views.EnrolledVoice:
     """Enrol a voice of your own: the response comes when it can speak."""

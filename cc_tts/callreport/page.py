@@ -1,7 +1,8 @@
 """The report as a page: HTML 5 with one inline SVG 1.1. It has no script, and fetches nothing."""
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from html import escape
 from importlib import resources
 from typing import Final
@@ -57,36 +58,35 @@ def _table(table: Table) -> str:
 
 
 def _svg(picture: CallPicture) -> str:
-    scale = _Scale(picture.duration_s)
+    duration_s = max(picture.duration_s, 0.1)
+    x = partial(_x, duration_s)
     lanes = [lane for lane in picture.lanes if lane.bars or lane.marks]
     height = AXIS + WAVE * len(picture.waveforms) + LANE * len(lanes) + 6
-    parts = [*_axis(scale, height)]
+    parts = [*_axis(duration_s, height)]
     top = AXIS
     for wave in picture.waveforms:
-        parts += _wave(wave, scale, top)
+        parts += _wave(wave, x, top)
         top += WAVE
     for lane in lanes:
-        parts += _lane(lane, scale, top)
+        parts += _lane(lane, x, top)
         top += LANE
     what = f"{escape(picture.title)}: what was heard and done, over {picture.duration_s:.1f} seconds"
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{what}">{"".join(parts)}</svg>'
 
 
-class _Scale:
-    """The place of an instant in the picture."""
-
-    def __init__(self, duration_s: float) -> None:
-        self.duration_s = max(duration_s, 0.1)
-
-    def x(self, at_s: float) -> float:
-        share = min(max(at_s / self.duration_s, 0.0), 1.0)
-        return round(LEFT + share * (WIDTH - LEFT - 10), 1)
+Scale = Callable[[float], float]
+"""Returns the place of an instant in the picture."""
 
 
-def _axis(scale: _Scale, height: float) -> Iterator[str]:
-    step_s = next((each for each in TICKS_S if scale.duration_s / each <= MAX_TICKS), TICKS_S[-1])
-    for number in range(int(scale.duration_s / step_s) + 1):
-        x, at_s = scale.x(number * step_s), number * step_s
+def _x(duration_s: float, at_s: float) -> float:
+    share = min(max(at_s / duration_s, 0.0), 1.0)
+    return round(LEFT + share * (WIDTH - LEFT - 10), 1)
+
+
+def _axis(duration_s: float, height: float) -> Iterator[str]:
+    step_s = next((each for each in TICKS_S if duration_s / each <= MAX_TICKS), TICKS_S[-1])
+    for number in range(int(duration_s / step_s) + 1):
+        x, at_s = _x(duration_s, number * step_s), number * step_s
         yield f'<line class="grid" x1="{x}" x2="{x}" y1="{AXIS - 4}" y2="{height}"/>'
         yield f'<text class="soft" x="{x}" y="12" text-anchor="middle">{_clock(at_s, step_s)}</text>'
 
@@ -101,17 +101,17 @@ def _name(name: str, y: float) -> str:
     return f'<text class="soft" x="4" y="{y}">{escape(name)}</text>'
 
 
-def _wave(wave: Waveform, scale: _Scale, top: float) -> Iterator[str]:
+def _wave(wave: Waveform, scale: Scale, top: float) -> Iterator[str]:
     middle, half = top + WAVE / 2, WAVE / 2 - 3
     yield _name(wave.name, middle + 4)
-    xs = [scale.x(wave.begin_s + number * wave.step_s) for number in range(len(wave.peaks))]
+    xs = [scale(wave.begin_s + number * wave.step_s) for number in range(len(wave.peaks))]
     upper = [f"{x},{middle - max(0.4, peak * half):.1f}" for x, peak in zip(xs, wave.peaks, strict=True)]
     lower = [f"{x},{middle + max(0.4, peak * half):.1f}" for x, peak in zip(xs, wave.peaks, strict=True)]
     side = " caller" if wave.name == "caller" else ""
     yield f'<polygon class="wave{side}" points="{" ".join([*upper, *reversed(lower)])}"/>'
 
 
-def _lane(lane: Lane, scale: _Scale, top: float) -> Iterator[str]:
+def _lane(lane: Lane, scale: Scale, top: float) -> Iterator[str]:
     yield _name(lane.name, top + 16)
     for bar in lane.bars:
         yield _bar(bar, scale, top)
@@ -119,12 +119,12 @@ def _lane(lane: Lane, scale: _Scale, top: float) -> Iterator[str]:
         yield _labelled(group, scale, top)
 
 
-def _groups(marks: Sequence[Mark], scale: _Scale) -> Iterator[list[Mark]]:
+def _groups(marks: Sequence[Mark], scale: Scale) -> Iterator[list[Mark]]:
     """Marks whose labels would lie over each other share one."""
     group: list[Mark] = []
     end_x = 0.0
     for mark in sorted(marks, key=lambda each: each.at_s):
-        x = scale.x(mark.at_s)
+        x = scale(mark.at_s)
         if group and x > end_x:
             yield group
             group, end_x = [], 0.0
@@ -134,9 +134,9 @@ def _groups(marks: Sequence[Mark], scale: _Scale) -> Iterator[list[Mark]]:
         yield group
 
 
-def _bar(bar: Bar, scale: _Scale, top: float) -> str:
-    begin = scale.x(bar.begin_s)
-    width = max(MIN_BAR, scale.x(bar.end_s) - begin)
+def _bar(bar: Bar, scale: Scale, top: float) -> str:
+    begin = scale(bar.begin_s)
+    width = max(MIN_BAR, scale(bar.end_s) - begin)
     label = _cut(bar.label, int((width - 8) / CHARACTER))
     text = f'<text class="in" x="{begin + 4}" y="{top + 16}">{escape(label)}</text>' if label else ""
     title = f"<title>{escape(bar.detail or bar.label)}</title>"
@@ -158,8 +158,8 @@ def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def _labelled(group: Sequence[Mark], scale: _Scale, top: float) -> str:
-    xs = [scale.x(mark.at_s) for mark in group]
+def _labelled(group: Sequence[Mark], scale: Scale, top: float) -> str:
+    xs = [scale(mark.at_s) for mark in group]
     label = ", ".join(mark.label for mark in group)
     is_last = xs[-1] + 10 + _columns(label) * CHARACTER > WIDTH
     place = f'x="{xs[0] - 6}" text-anchor="end"' if is_last else f'x="{xs[-1] + 6}"'

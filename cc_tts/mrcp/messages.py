@@ -3,7 +3,7 @@
 ::
 
     OpenSpeech · StartSpeech · JumpSpeech · SpeechProgress · CloseSpeech ──▸ server ──▸ Taken · SpeechJumped ·
-    DefineLexicon · MrcpCallOver · Sessions                               ──▸        ──▸ SpeechAudio · SpeechMark ·
+    DefineLexicon · Sessions                                              ──▸        ──▸ SpeechAudio · SpeechMark ·
                                                                                         SpeechOver · Renew · Accept
 
 A speech begins with ``OpenSpeech``, whose payload is the text, and ends with ``CloseSpeech``, whatever came before. The
@@ -102,16 +102,11 @@ class DefineLexicon(Message, frozen=True):
     name: str
 
 
-class MrcpCallOver(Message, frozen=True):
-    """A session has ended, and its lexicons with it."""
-
-    mrcp_call_id: str
-
-
 class Sessions(Message, frozen=True):
-    """The current number of sessions."""
+    """The current number of sessions. ``over`` has ended just now, and its lexicons with it; empty if one has begun."""
 
     num: int
+    over: str = ""
 
 
 class AboutOne(Message, frozen=True):
@@ -169,7 +164,7 @@ class Accept(Message, frozen=True):
 
 
 FROM_MRCP: Final[tuple[type[Message], ...]] = (
-    OpenSpeech, StartSpeech, JumpSpeech, SpeechProgress, CloseSpeech, DefineLexicon, MrcpCallOver, Sessions,
+    OpenSpeech, StartSpeech, JumpSpeech, SpeechProgress, CloseSpeech, DefineLexicon, Sessions,
 )  # fmt: skip
 TO_MRCP: Final[tuple[type[Message], ...]] = (
     Taken, SpeechJumped, SpeechAudio, SpeechMark, SpeechOver, Renew, Accept,

@@ -19,7 +19,7 @@ from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded
 from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.control.synthesizer import Synthesizer
-from cc_tts.mrcp.messages import AboutOne, MrcpCallOver, MrcpSettings, Sessions, SpeechProgress
+from cc_tts.mrcp.messages import AboutOne, MrcpSettings, Sessions, SpeechProgress
 from cc_tts.mrcp.rtp.codecs import Codec
 from cc_tts.mrcp.rtp.line import RtpLine, Target
 from cc_tts.mrcp.rtp.pacer import Pacer
@@ -38,7 +38,9 @@ Tell = Callable[[Message, bytes], None]
 
 
 class MrcpCall:
-    """One call. It has at most one synthesiser, as its audio line carries one voice."""
+    """One call. It has at most one synthesiser, as its audio line carries one voice. Raises ``CapacityExceeded`` if there is
+    no port for its RTP.
+    """
 
     def __init__(self, calls: "MrcpCalls", dialog: Dialog) -> None:
         self.id = f"mrcp_{secrets.token_hex(8)}"
@@ -46,17 +48,22 @@ class MrcpCall:
         self._dialog = dialog
         self._sdp_id = secrets.randbits(31)
         self._version = 0
-        self._line = calls.open_line(self)
-        self.channel_id = calls.new_channel_id()
+        self.line = RtpLine(
+            calls.ports.open(),
+            calls.clock,
+            complete_delay_ms=calls.config.complete_delay_ms,
+            start_threshold_ms=calls.settings.start_threshold_ms,
+            tell_progress=lambda *progress: calls.tell(SpeechProgress(*progress), b""),
+            on_played=self._played,
+            on_begun=calls.pacer.wake,
+        )
+        calls.lines[self.line] = None
+        self.channel_id = calls.control.new_channel_id()
         """The id of its synthesiser, also of one that is added again after its removal: it begins with the id of the session
         (RFC 6787 §6.2.1), and clients use that of the first channel for the whole session.
         """
         self.synthesizer: Synthesizer | None = None
         self.unconnected_since_s = asyncio.get_running_loop().time()
-
-    @property
-    def line(self) -> RtpLine:
-        return self._line
 
     def modify(self, offer: str) -> str:
         """Apply a new offer; returns the answer. Raises ``Refusal``, with nothing changed."""
@@ -75,7 +82,7 @@ class MrcpCall:
         if any(each.kind == "audio" and each.port for each in read) and audio is None:
             raise Refusal(488, "Audio is spoken over RTP/AVP only")
         is_speaking = self.synthesizer is not None and self.synthesizer.num_speaks > 0
-        if codec is not None and is_speaking and codec.rate_hz != self._line.spoken_rate_hz:
+        if codec is not None and is_speaking and codec.rate_hz != self.line.spoken_rate_hz:
             raise Refusal(488, "The sample rate stays while a request is spoken")
         accepted = self._accepted(read, control, audio, codec)
         self._version += 1
@@ -83,7 +90,7 @@ class MrcpCall:
 
     @property
     def _address(self) -> str:
-        return self._calls.public_address or self._dialog.flow.local_host
+        return self._calls.settings.sip.public_address or self._dialog.flow.local_host
 
     def _accepted(
         self, offer: Sequence[Media], wanted: Media | None, audio: Media | None, codec: Codec | None
@@ -92,14 +99,14 @@ class MrcpCall:
         if wanted is None:
             self._close_channel("released")
         elif self.synthesizer is None:
-            self.synthesizer = self._calls.open_channel(self)
+            self.synthesizer = self._open_channel()
         found = []
         for media in offer:
             if media is wanted and self.synthesizer is not None:
                 found.append(Accepted(self._calls.control_ports[media.is_tls], channel=self.synthesizer.channel_id))
             elif media is audio:
                 direction = "sendonly" if media.is_heard else "inactive"
-                found.append(Accepted(self._line.port, codec=codec, direction=direction))
+                found.append(Accepted(self.line.port, codec=codec, direction=direction))
             else:
                 found.append(Accepted(channel=self.channel_id))
         return tuple(found)
@@ -107,13 +114,13 @@ class MrcpCall:
     def _set_audio(self, audio: Media | None, codec: Codec | None) -> None:
         if audio is not None and codec is not None:
             address = audio.address or self._dialog.flow.peer[0]
-            self._line.set_target(Target(address, audio.port, codec, is_active=audio.is_heard))
+            self.line.set_target(Target(address, audio.port, codec, is_active=audio.is_heard))
         else:
-            self._line.drop_target()
+            self.line.drop_target()
 
     def end(self, reason: str) -> None:
         self._close_channel(reason)
-        self._line.close()
+        self.line.close()
         self._calls.over(self, reason)
 
     def hang_up(self, reason: str) -> None:
@@ -122,45 +129,59 @@ class MrcpCall:
     def _close_channel(self, reason: str) -> None:
         if self.synthesizer is not None:
             self.synthesizer.close(reason)
-            self._calls.close_channel(self.synthesizer.channel_id)
+            self._calls.control.remove(self.channel_id)
             self.synthesizer = None
+
+    def _open_channel(self) -> Synthesizer:
+        calls, channel_id = self._calls, self.channel_id
+        synthesizer = Synthesizer(
+            channel_id,
+            mrcp_call_id=self.id,
+            line=self.line,
+            tell=calls.tell,
+            send=lambda data: calls.control.send(channel_id, data),
+            numbers=calls.numbers,
+            by_number=calls.by_number,
+            clock=calls.clock,
+            max_queued=calls.config.max_queued,
+        )
+        calls.control.add(channel_id, synthesizer.handle)
+        return synthesizer
+
+    def _played(self, unsent: str) -> None:
+        if unsent:
+            log.warning("mrcp_rtp_not_sent", mrcp_call_id=self.id, detail=unsent)
+        if self.synthesizer is not None:
+            self.synthesizer.on_played(unsent)
 
 
 class MrcpCalls:
     """All sessions. ``tell`` sends a message to the server; ``is_accepting`` is the last state that the server has sent."""
 
     def __init__(self, settings: MrcpSettings, control: Control, clock: Clock, tell: Tell) -> None:
-        self._settings = settings
-        self._config = settings.mrcp
-        self._control = control
-        self._clock = clock
-        self._tell = tell
-        self._ports = RtpPorts(settings.sip.host, settings.mrcp.rtp_ports)
+        self.settings = settings
+        self.config = settings.mrcp
+        self.control = control
+        self.clock = clock
+        self.tell = tell
+        self.ports = RtpPorts(settings.sip.host, settings.mrcp.rtp_ports)
         self._sessions: dict[str, MrcpCall] = {}
-        self._lines: dict[RtpLine, None] = {}
-        self._pacer = Pacer(self._lines, clock)
-        self._numbers = itertools.count(1)
-        self._by_number: dict[int, Synthesizer] = {}
+        self.lines: dict[RtpLine, None] = {}
+        self.pacer = Pacer(self.lines, clock)
+        self.numbers = itertools.count(1)
+        self.by_number: dict[int, Synthesizer] = {}
         """The synthesisers by the numbers of their speeches and lexicons."""
         self.control_ports: Mapping[bool, int] = {False: 0, True: 0}
         """The ports that clients connect to, by whether TLS is spoken there; 0 for none."""
         self.is_accepting = True
 
-    @property
-    def public_address(self) -> str:
-        return self._settings.sip.public_address
-
-    @property
-    def num_sessions(self) -> int:
-        return len(self._sessions)
-
     # --- sessions ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, offer: str, dialog: Dialog) -> tuple[MrcpCall, str]:
-        """Begin a call from an offer; returns the call and the answer. Raises ``Refusal``."""
+    def begin(self, offer: str, dialog: Dialog) -> str:
+        """Begin a call from an offer; returns the answer. Raises ``Refusal``."""
         if not self.is_accepting:
             raise self._full("Draining", dialog)
-        if len(self._sessions) >= self._config.max_sessions:
+        if len(self._sessions) >= self.config.max_sessions:
             raise self._full("mrcp.max_sessions is reached", dialog)
         try:
             call = MrcpCall(self, dialog)
@@ -169,80 +190,35 @@ class MrcpCalls:
         try:
             answer = call.modify(offer)
         except Refusal:
-            self._drop(call)
+            del self.lines[call.line]
+            call.line.close()
             raise
+        dialog.modify, dialog.ended = call.modify, call.end
         self._sessions[call.id] = call
         log.info("mrcp_session", mrcp_call_id=call.id, sip_call_id=dialog.call_id, source=dialog.flow.peer[0])
-        self._tell(Sessions(len(self._sessions)), b"")
-        return call, answer
+        self.tell(Sessions(len(self._sessions)), b"")
+        return answer
 
     def _full(self, reason: str, dialog: Dialog) -> Refusal:
         source = dialog.flow.peer[0]
         log.warning("mrcp_session_refused", reason=reason, sip_call_id=dialog.call_id, source=source)
-        return Refusal(503, reason, headers=[("Retry-After", str(self._settings.sip.retry_after_s))])
+        return Refusal(503, reason, headers=[("Retry-After", str(self.settings.sip.retry_after_s))])
 
     def capabilities(self, host: str) -> str:
         """Return a description of the offers that we can accept."""
         ports = self.control_ports
-        address = self.public_address or host
+        address = self.settings.sip.public_address or host
         return sdp.capabilities(address=address, has_tls=bool(ports[True]), has_plain=bool(ports[False]))
 
     def over(self, call: MrcpCall, reason: str) -> None:
-        self._lines.pop(call.line, None)
+        self.lines.pop(call.line, None)
         self._sessions.pop(call.id, None)
         log.info("mrcp_session_over", mrcp_call_id=call.id, reason=reason, rtp_packets=call.line.num_packets)
-        self._tell(MrcpCallOver(call.id), b"")
-        self._tell(Sessions(len(self._sessions)), b"")
-
-    def _drop(self, call: MrcpCall) -> None:
-        self._lines.pop(call.line, None)
-        call.line.close()
-
-    def open_line(self, call: MrcpCall) -> RtpLine:
-        """Open the RTP of a call. Raises ``CapacityExceeded``."""
-        line = RtpLine(
-            self._ports.open(),
-            self._clock,
-            complete_delay_ms=self._config.complete_delay_ms,
-            start_threshold_ms=self._settings.start_threshold_ms,
-            tell_progress=lambda *progress: self._tell(SpeechProgress(*progress), b""),
-            on_played=lambda unsent: self._played(call, unsent),
-            on_begun=self._pacer.wake,
-        )
-        self._lines[line] = None
-        return line
-
-    def _played(self, call: MrcpCall, unsent: str) -> None:
-        if unsent:
-            log.warning("mrcp_rtp_not_sent", mrcp_call_id=call.id, detail=unsent)
-        if call.synthesizer is not None:
-            call.synthesizer.on_played(unsent)
-
-    def new_channel_id(self) -> str:
-        return self._control.new_channel_id()
-
-    def open_channel(self, call: MrcpCall) -> Synthesizer:
-        channel_id = call.channel_id
-        synthesizer = Synthesizer(
-            channel_id,
-            mrcp_call_id=call.id,
-            line=call.line,
-            tell=self._tell,
-            send=lambda data: self._control.send(channel_id, data),
-            numbers=self._numbers,
-            by_number=self._by_number,
-            clock=self._clock,
-            max_queued=self._config.max_queued,
-        )
-        self._control.add(channel_id, synthesizer.handle)
-        return synthesizer
-
-    def close_channel(self, channel_id: str) -> None:
-        self._control.remove(channel_id)
+        self.tell(Sessions(len(self._sessions), call.id), b"")
 
     def take(self, message: AboutOne, payload: bytes) -> None:
         """Handle a message of the server; dropped if its subject is over."""
-        if (synthesizer := self._by_number.get(message.number)) is not None:
+        if (synthesizer := self.by_number.get(message.number)) is not None:
             synthesizer.take(message, payload)
 
     # ---------------------------------------------------------------------------------------------------------------------
@@ -250,7 +226,7 @@ class MrcpCalls:
     def look(self, now_s: float) -> None:
         """End the sessions whose client has vanished."""
         for call in list(self._sessions.values()):
-            if call.synthesizer is not None and self._control.is_connected(call.synthesizer.channel_id):
+            if call.synthesizer is not None and self.control.is_connected(call.synthesizer.channel_id):
                 call.unconnected_since_s = now_s
-            elif now_s - call.unconnected_since_s > self._config.idle_timeout_s:
+            elif now_s - call.unconnected_since_s > self.config.idle_timeout_s:
                 call.hang_up("not_connected")

@@ -81,8 +81,9 @@ async def _asked(servers: Servers, ask: Callable[[Server], Awaitable[Any]]) -> t
     return said, status
 
 
-def _print(lines: Sequence[str]) -> None:
-    print("\n".join(lines))
+def _print(options: argparse.Namespace, found: object, *lines: str) -> None:
+    """Print the lines, or what was found as JSON, if that is asked for."""
+    print(tables.as_json(found) if options.json else "\n".join(lines))
 
 
 def _with_servers(said: Sequence[tuple[Server, Any]]) -> list[dict[str, Any]]:
@@ -117,19 +118,12 @@ async def _calls(options: argparse.Namespace, servers: Servers) -> int:
     if options.ids:
         for _, call in shown:
             print(tables.plain(call["id"]))
-    elif options.json:
-        print(tables.as_json({"calls": _with_servers(shown)}))
-    elif not shown:
-        print("no calls are up" if not options.all else "no calls")
-    else:
-        where = len(servers) > 1
-        head = (*tables.CALL_COLUMNS, *(["SERVER"] if where else []))
-        _print(
-            tables.table(
-                head,
-                [(*tables.call_row(call, CLOCK.wall_s()), *([server.url] if where else [])) for server, call in shown],
-            )
-        )
+        return status
+    where = len(servers) > 1
+    head = (*tables.CALL_COLUMNS, *(["SERVER"] if where else []))
+    rows = [(*tables.call_row(call, CLOCK.wall_s()), *([server.url] if where else [])) for server, call in shown]
+    lines = tables.table(head, rows) if rows else ["no calls" if options.all else "no calls are up"]
+    _print(options, {"calls": _with_servers(shown)}, *lines)
     return status
 
 
@@ -139,9 +133,6 @@ async def _show(options: argparse.Namespace, servers: Servers) -> int:
     said = await asyncio.gather(
         *(server.ask("GET", f"/v1/utterances/{quote(each, safe='')}", scope="read") for each in ids)
     )
-    if options.json:
-        print(tables.as_json({"server": server.url, **call, "utterances": said}))
-        return 0
     quality = call["quality"]
     facts = {
         "call": call["id"],
@@ -159,14 +150,14 @@ async def _show(options: argparse.Namespace, servers: Servers) -> int:
         **{f"header {name}": value for name, value in call["headers"].items()},
         **{f"metadata {name}": value for name, value in call["metadata"].items()},
     }
-    _print(tables.table(("", ""), list(facts.items()))[1:])
+    lines = tables.table(("", ""), list(facts.items()))[1:]
     rows = [
         (each["id"], each["completion_cause"] or each["state"], each["voice"], each["played_ms"], each["spoken_text"])
         for each in said
     ]
     if rows:
-        print()
-        _print(tables.table(("UTTERANCE", "STATE", "VOICE", "PLAYED MS", "HEARD"), rows))
+        lines += ["", *tables.table(("UTTERANCE", "STATE", "VOICE", "PLAYED MS", "HEARD"), rows)]
+    _print(options, {"server": server.url, **call, "utterances": said}, *lines)
     return 0
 
 
@@ -175,12 +166,8 @@ async def _hang_up(options: argparse.Namespace, servers: Servers) -> int:
     body = {} if options.code is None else {"sip_code": options.code}
     ended = await server.ask("POST", _path(call, "/hangup"), scope="call", body=body)
     ended = await _until(lambda: server.ask("GET", _path(call), scope="read"), lambda each: not is_live(each), ended)
-    if options.json:
-        print(tables.as_json({"server": server.url, **ended}))
-    elif is_live(ended):
-        print(f"{call['id']}: BYE is sent; the far side has not answered it yet")
-    else:
-        print(f"{tables.plain(call['id'])}: {tables.plain(tables.ending(ended))}")
+    how = "BYE is sent; the far side has not answered it yet" if is_live(ended) else tables.ending(ended)
+    _print(options, {"server": server.url, **ended}, tables.plain(f"{call['id']}: {how}"))
     return int(is_live(ended))
 
 
@@ -210,10 +197,8 @@ async def _say_to(options: argparse.Namespace, servers: Servers) -> int:
         said = await _until(
             lambda: server.ask("GET", path, scope="read"), lambda each: each["state"] == "complete", said, float("inf")
         )
-    if options.json:
-        print(tables.as_json({"server": server.url, **said}))
-    else:
-        print(f"{said['id']}: {tables.plain(said['completion_cause'] or said['state'])}, {said['voice']}")
+    how = tables.plain(said["completion_cause"] or said["state"])
+    _print(options, {"server": server.url, **said}, f"{said['id']}: {how}, {said['voice']}")
     return int(options.wait and said["completion_cause"] != "normal")
 
 
@@ -242,11 +227,8 @@ async def _status_of(server: Server) -> Any:
 
 async def _status(options: argparse.Namespace, servers: Servers) -> int:
     said, status = await _asked(servers, _status_of)
-    if options.json:
-        print(tables.as_json({"servers": _with_servers(said)}))
-    else:
-        for number, (server, each) in enumerate(said):
-            _print([*([""] if number else []), *_status_lines(server, each)])
+    lines = [line for server, each in said for line in ("", *_status_lines(server, each))]
+    _print(options, {"servers": _with_servers(said)}, *lines[1:])
     return status or int(any(each["not_ready_because"] is not None for _, each in said))
 
 
@@ -275,13 +257,10 @@ def _status_lines(server: Server, status: Mapping[str, Any]) -> list[str]:
 async def _workers(options: argparse.Namespace, servers: Servers) -> int:
     said, status = await _asked(servers, _status_of)
     workers = [{"server": server.url, **each} for server, status_ in said for each in status_["workers"]]
-    if options.json:
-        print(tables.as_json({"workers": workers}))
-        return status
     names = ("name", "where", "state", "device", "generation", "streams", "room", "utilisation", "first_audio_ms")
     rows = [(*("-" if each[name] in (None, "") else each[name] for name in names), each["problem"]) for each in workers]
     head = ("WORKER", "WHERE", "STATE", "DEVICE", "GENERATION", "STREAMS", "ROOM", "BUSY", "FIRST AUDIO MS", "PROBLEM")
-    _print(tables.table(head, rows) if rows else ["no workers"])
+    _print(options, {"workers": workers}, *(tables.table(head, rows) if rows else ["no workers"]))
     return status
 
 
@@ -291,16 +270,14 @@ async def _tenants(options: argparse.Namespace, servers: Servers) -> int:
 
     said, status = await _asked(servers, ask)
     tenants = [{"server": server.url, **each} for server, found in said for each in found]
-    if options.json:
-        print(tables.as_json({"tenants": tenants}))
-        return status
     kinds = ("calls", "streams", "listeners", "characters")
     rows = [
         (each["name"], *(_of(each[kind], each["held"][kind]) for kind in kinds), each["refused"], each["server"])
         for each in tenants
     ]
     head = ("TENANT", "CALLS", "STREAMS", "LISTENERS", "CHARACTERS TODAY", "REFUSED", "SERVER")
-    _print(tables.table(head, rows) if rows else ["no tenants: [tenants.NAME] of the configuration makes one"])
+    none = "no tenants: [tenants.NAME] of the configuration makes one"
+    _print(options, {"tenants": tenants}, *(tables.table(head, rows) if rows else [none]))
     return status
 
 
@@ -310,14 +287,12 @@ def _of(used: int, limit: int | None) -> str:
 
 async def _reload(options: argparse.Namespace, servers: Servers) -> int:
     said, status = await _asked(servers, lambda each: each.ask("POST", "/v1/admin/reload", scope="admin", body={}))
-    if options.json:
-        print(tables.as_json({"servers": _with_servers(said)}))
-    else:
-        for server, each in said:
-            print(f"{server.url}: {_words('changed', each['changed']) or 'nothing has changed'}")
-            for line in (_words("needs a restart", each["needs_restart"]), _words("refused", each["refused"].values())):
-                if line:
-                    print(f"  {line}")
+    lines = []
+    for server, each in said:
+        lines.append(f"{server.url}: {_words('changed', each['changed']) or 'nothing has changed'}")
+        more = (_words("needs a restart", each["needs_restart"]), _words("refused", each["refused"].values()))
+        lines += [f"  {line}" for line in more if line]
+    _print(options, {"servers": _with_servers(said)}, *lines)
     return status or int(any(each["refused"] for _, each in said))
 
 
@@ -336,11 +311,8 @@ async def _log_level(options: argparse.Namespace, servers: Servers) -> int:
         return await server.ask("PATCH", "/v1/admin/log", scope="admin", body=body)
 
     said, status = await _asked(servers, ask)
-    if options.json:
-        print(tables.as_json({"servers": _with_servers(said)}))
-    else:
-        for server, each in said:
-            print(f"{server.url}: {each['level']}, PJSIP {each['pjsip_level']}")
+    lines = [f"{server.url}: {each['level']}, PJSIP {each['pjsip_level']}" for server, each in said]
+    _print(options, {"servers": _with_servers(said)}, *lines)
     return status
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts.callreport.picture import Bar, CallPicture, Lane, Mark, Table, Waveform
-from cc_tts.callreport.waveform import outline
+from cc_tts.callreport.waveform import waveforms
 from cc_tts.clock import ms_between
 from cc_tts.softphone.report import CallReport, figures
 from cc_tts.softphone.rtp.receiver import Key
@@ -80,5 +80,4 @@ def _waveforms(report: CallReport, heard: Path | None, said: Path | None, said_a
     if heard is not None and report.recording is not None:
         sides.append(("we hear", heard, _s(report, report.recording.starts_at_ns)))
     for name, path, begin_s in sides:
-        if (shape := outline(path)) is not None:
-            yield Waveform(name=name, begin_s=begin_s, step_s=shape.step_s, peaks=shape.channels[0])
+        yield from waveforms(path, name, begin_s=begin_s)

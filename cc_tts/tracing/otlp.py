@@ -1,6 +1,6 @@
 """Spans on their way to an OTLP collector over HTTP, by OpenTelemetry's SDK: a thread of its own sends them in batches.
 
-Runs on: the event loop, but for :class:`_Counted`, which runs on that thread.
+Runs on: the event loop, but for :meth:`OtlpExport.export`, which runs on that thread.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from cc_tts import __version__, logs
 from cc_tts.clock import Clock
@@ -117,14 +117,18 @@ class OtlpExport:
             Resource.create().merge(ours).merge(OTELResourceDetector().detect())
         )  # variables override the configuration
         self._scope = InstrumentationScope("cc_tts", __version__)
+        self._exporter = exporter
         self._count = count
-        self._counted = _Counted(exporter, count, said)
-        self._processor = BatchSpanProcessor(self._counted, max_queue_size=2 * MAX_QUEUED)  # __call__ limits it
+        self._said = said
+        self._is_failing = False
+        self._processor = BatchSpanProcessor(cast("SpanExporter", self), max_queue_size=2 * MAX_QUEUED)
         self._num_taken = 0
+        self._num_done = 0
+        """Spans that were sent or given up; only the thread that sends changes it."""
 
     def __call__(self, span: Span) -> None:
         """Send a span some time; it is dropped if too many wait. Never blocks."""
-        if self._num_taken - self._counted.num_done >= MAX_QUEUED:
+        if self._num_taken - self._num_done >= MAX_QUEUED:  # before the processor would drop it
             self._count("dropped", 1)
             return
         self._num_taken += 1
@@ -144,6 +148,30 @@ class OtlpExport:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await is_done.wait()
+
+    def export(self, spans: "Sequence[ReadableSpan]") -> Any:
+        """Called by the processor: send a batch, and say once that it fails, as the library has put it."""
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        result, self._said.text = SpanExportResult.FAILURE, ""
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self._num_done += len(spans)
+            is_failing = result is not SpanExportResult.SUCCESS
+            self._count("failed" if is_failing else "exported", len(spans))
+            if is_failing and not self._is_failing:
+                log.warning(
+                    "traces_not_exported", detail=self._said.text, consequence="dropped and counted until it works"
+                )
+            elif self._is_failing and not is_failing:
+                log.info("traces_exported")
+            self._is_failing = is_failing
+        return result
+
+    def shutdown(self) -> None:
+        """Called by the processor: break off what is under way."""
+        self._exporter.shutdown()
 
     def _readable(self, span: Span) -> "ReadableSpan":
         from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -172,42 +200,6 @@ def _context(context: TraceContext) -> "SpanContext":
 
     ids = int(context.trace_id, 16), int(context.span_id, 16)
     return SpanContext(*ids, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-
-
-class _Counted:
-    """An exporter that counts what it sends, and says once that it cannot, with what the library said of it."""
-
-    def __init__(self, exporter: "SpanExporter", count: Count, said: "_FirstLine") -> None:
-        self._exporter = exporter
-        self._count = count
-        self._is_failing = False
-        self._said = said
-        self.num_done = 0
-        """Spans that were sent or given up; only this thread changes it."""
-
-    def export(self, spans: "Sequence[ReadableSpan]") -> Any:
-        """Send a batch and wait for the answer."""
-        from opentelemetry.sdk.trace.export import SpanExportResult
-
-        result, self._said.text = SpanExportResult.FAILURE, ""
-        try:
-            result = self._exporter.export(spans)
-        finally:
-            self.num_done += len(spans)
-            is_failing = result is not SpanExportResult.SUCCESS
-            self._count("failed" if is_failing else "exported", len(spans))
-            if is_failing and not self._is_failing:
-                log.warning(
-                    "traces_not_exported", detail=self._said.text, consequence="dropped and counted until it works"
-                )
-            elif self._is_failing and not is_failing:
-                log.info("traces_exported")
-            self._is_failing = is_failing
-        return result
-
-    def shutdown(self) -> None:
-        """Break off what is under way."""
-        self._exporter.shutdown()
 
 
 class _FirstLine(logging.Handler):

@@ -1,10 +1,9 @@
-"""One endpoint: its queue, its health, and its current attempts. Runs on: the event loop."""
+"""One endpoint: its queue, how it is doing, and its current attempts. Runs on: the event loop."""
 
 import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from cc_tts import logs
@@ -35,23 +34,6 @@ State = Literal["ok", "failing", "disabled"]
 log = logs.get(__name__)
 
 
-@dataclass(slots=True)
-class Health:
-    """The health of an endpoint. ``num_failures`` counts failures in a row."""
-
-    last_status: int | None = None
-    last_error: str = ""
-    last_attempt_s: float | None = None
-    num_delivered: int = 0
-    num_failed: int = 0
-    num_dropped: int = 0
-    num_failures: int = 0
-    is_unreachable: bool = False
-    is_disabled: bool = False
-    paused_until_ns: int = 0
-    max_in_flight: int = field(default=1)
-
-
 class Endpoint:
     """``settle`` forgets a durable event that was accepted or given up. ``on_answer`` gets the JSON with which
     ``call.incoming`` was answered.
@@ -77,7 +59,16 @@ class Endpoint:
         self._settle = settle
         self._tracer = tracer
         self._on_answer = on_answer
-        self.health = Health(max_in_flight=target.max_in_flight)
+        self.last_status: int | None = None
+        self.last_error = ""
+        self.last_attempt_s: float | None = None
+        self.num_delivered = self.num_failed = self.num_dropped = 0
+        self.is_disabled = False
+        self._num_failures = 0
+        """How many attempts in a row have failed."""
+        self._is_unreachable = False
+        self._paused_until_ns = 0
+        self._max_in_flight = target.max_in_flight
         self.queue = DeliveryQueue(
             max_queued=config.max_queued, order_hold_ns=round(config.order_hold_s * 1e9), on_drop=self._dropped
         )
@@ -92,23 +83,23 @@ class Endpoint:
     @property
     def state(self) -> State:
         """Whether events are delivered, only probed now and then, or dropped."""
-        if self.health.is_disabled:
+        if self.is_disabled:
             return "disabled"
         return "failing" if self._is_broken else "ok"
 
     @property
     def _is_broken(self) -> bool:
         """Whether it has failed so often that it is only probed."""
-        return self.health.num_failures >= self._config.breaker_failures
+        return self._num_failures >= self._config.breaker_failures
 
     def retarget(self, target: Target) -> None:
         """Send to this target from now on; a disabled endpoint is tried again."""
         self.target = target
-        self.health.max_in_flight = target.max_in_flight
+        self._max_in_flight = target.max_in_flight
         self._restore()
 
     def put(self, delivery: Delivery) -> None:
-        if self.health.is_disabled:
+        if self.is_disabled:
             self._dropped(delivery, "disabled")
             return
         self.queue.put(delivery)
@@ -144,9 +135,9 @@ class Endpoint:
     def _begin_attempts(self) -> float | None:
         """Begin the attempts that are due; return the time until the next one, ``None`` if there is none."""
         now_ns = self._clock.now_ns()
-        while self.num_in_flight < self._max_in_flight:
-            if now_ns < self.health.paused_until_ns:
-                return (self.health.paused_until_ns - now_ns) / 1e9
+        while self.num_in_flight < (1 if self._is_broken else self._max_in_flight):
+            if now_ns < self._paused_until_ns:
+                return (self._paused_until_ns - now_ns) / 1e9
             delivery = self.queue.take(now_ns)
             if delivery is None:
                 self._note_queue()
@@ -154,13 +145,9 @@ class Endpoint:
                 return None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9)
             self.num_in_flight += 1
             if self._is_broken:
-                self.health.paused_until_ns = now_ns + round(self._config.probe_s * 1e9)
+                self._paused_until_ns = now_ns + round(self._config.probe_s * 1e9)
             self._tasks.begin(self._attempt(delivery))
         return None
-
-    @property
-    def _max_in_flight(self) -> int:
-        return 1 if self._is_broken else self.health.max_in_flight
 
     async def _attempt(self, delivery: Delivery) -> None:
         delivery.num_attempts += 1
@@ -206,9 +193,8 @@ class Endpoint:
         at_s = int(self._clock.wall_s())
         headers = signing.headers(self.target.keys, event_id=event_id, at_s=at_s, body=body)
         outcome = await self._post(self.target, headers | more, body, wants_answer=wants_answer)
-        health = self.health
-        health.last_attempt_s = self._clock.wall_s()
-        health.last_status, health.last_error = outcome.status, outcome.error
+        self.last_attempt_s = self._clock.wall_s()
+        self.last_status, self.last_error = outcome.status, outcome.error
         result = "delivered" if outcome.is_taken else "failed"
         self._metrics.webhook_attempts.labels(webhook=self.target.name, result=result).inc()
         return outcome
@@ -217,17 +203,17 @@ class Endpoint:
         if outcome.is_taken:
             self._taken(delivery, outcome)
             return
-        self.health.num_failed += 1
-        self.health.num_failures += 1
-        self.health.is_unreachable = outcome.is_unreachable
+        self.num_failed += 1
+        self._num_failures += 1
+        self._is_unreachable = outcome.is_unreachable
         now_ns = self._clock.now_ns()
-        if self.health.num_failures == self._config.breaker_failures:
+        if self._num_failures == self._config.breaker_failures:
             log.error("webhook_failing", webhook=self.target.name, status=outcome.status, detail=outcome.error)
-        if outcome.status == GONE and not self.health.is_disabled:
-            self.health.is_disabled = True
+        if outcome.status == GONE and not self.is_disabled:
+            self.is_disabled = True
             log.error("webhook_disabled", webhook=self.target.name, consequence="its events are dropped")
         if self._is_broken:
-            self.health.paused_until_ns = max(self.health.paused_until_ns, now_ns + round(self._config.probe_s * 1e9))
+            self._paused_until_ns = max(self._paused_until_ns, now_ns + round(self._config.probe_s * 1e9))
         self._slow_down(outcome, now_ns)
         self._retry(delivery, outcome, now_ns)
 
@@ -235,10 +221,9 @@ class Endpoint:
         self.queue.finish(delivery)
         if delivery.is_durable:
             self._settle(self.target, delivery)
-        health = self.health
-        health.num_delivered += 1
-        health.max_in_flight = min(health.max_in_flight + 1, self.target.max_in_flight)
-        if health.num_failures:
+        self.num_delivered += 1
+        self._max_in_flight = min(self._max_in_flight + 1, self.target.max_in_flight)
+        if self._num_failures:
             self._restore()
         if outcome.answer:
             self._on_answer(self.target, delivery, outcome.answer)
@@ -247,31 +232,31 @@ class Endpoint:
         """The endpoint works again: send the events that waited for it now."""
         if self.state != "ok":
             log.info("webhook_restored", webhook=self.target.name)
-        if self._is_broken or self.health.is_unreachable:
+        if self._is_broken or self._is_unreachable:
             self.queue.bring_forward(self._clock.now_ns())
-        self.health.is_unreachable = False
-        self.health.num_failures, self.health.is_disabled, self.health.paused_until_ns = 0, False, 0
+        self._is_unreachable = False
+        self._num_failures, self.is_disabled, self._paused_until_ns = 0, False, 0
         self._note_queue()
         self._wake.set()
 
     def _slow_down(self, outcome: Outcome, now_ns: int) -> None:
         if outcome.status not in SLOW_DOWN:
             return
-        self.health.max_in_flight = max(1, self.health.max_in_flight // 2)
+        self._max_in_flight = max(1, self._max_in_flight // 2)
         if outcome.retry_after_s is not None:
             until_ns = now_ns + round(outcome.retry_after_s * 1e9)
-            self.health.paused_until_ns = max(self.health.paused_until_ns, until_ns)
+            self._paused_until_ns = max(self._paused_until_ns, until_ns)
 
     def _retry(self, delivery: Delivery, outcome: Outcome, now_ns: int) -> None:
         wait_s = min(FIRST_RETRY_S * 2 ** min(delivery.num_attempts - 1, 20), MAX_RETRY_S)
         wait_s *= random.uniform(1 - JITTER_SHARE, 1 + JITTER_SHARE)  # noqa: S311 - spreads load, no secret
         due_ns = now_ns + round(max(wait_s, outcome.retry_after_s or 0.0) * 1e9)
         self.queue.retry(delivery, due_ns=due_ns, now_ns=now_ns, may_pass=not outcome.is_unreachable)
-        if self.health.is_disabled:
+        if self.is_disabled:
             self.queue.clear("disabled")
 
     def _dropped(self, delivery: Delivery, reason: DropReason) -> None:
-        self.health.num_dropped += 1
+        self.num_dropped += 1
         self._metrics.webhooks_dropped.labels(reason=reason).inc()
         if delivery.is_durable:
             self._settle(self.target, delivery)

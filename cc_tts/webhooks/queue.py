@@ -15,13 +15,13 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from cc_tts.tracing.context import TraceContext
 
 DropReason = Literal["overflow", "expired", "disabled", "not_kept"]
 """Why an event is given up: too many wait, it is too old, the endpoint is gone (410), or the disk cannot be written."""
-DROP_REASONS: Final[tuple[DropReason, ...]] = ("overflow", "expired", "disabled", "not_kept")
+DROP_REASONS: Final[tuple[DropReason, ...]] = get_args(DropReason)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -64,10 +64,11 @@ class DeliveryQueue:
     def __len__(self) -> int:
         return len(self._live) + len(self._durable)
 
-    @property
-    def oldest_ns(self) -> int | None:
+    def oldest_s(self, now_ns: int) -> float | None:
+        """Return the age of the oldest event, seconds; ``None`` if there is none."""
         firsts = (next(iter(some), None) for some in (self._live, self._durable))
-        return min((first.created_ns for first in firsts if first is not None), default=None)
+        created_ns = min((first.created_ns for first in firsts if first is not None), default=None)
+        return None if created_ns is None else round((now_ns - created_ns) / 1e9, 3)
 
     def put(self, delivery: Delivery) -> None:
         """Queue an event. If there is no room, the oldest event that is not durable is given up, else the oldest durable

@@ -89,7 +89,7 @@ class Webhooks:
         targets = {name: Target.configured(name, each) for name, each in config.named.items()}
         for name in self.endpoints.keys() - targets.keys():
             gone = self.endpoints.pop(name)
-            gone.health.is_disabled = True
+            gone.is_disabled = True
             gone.queue.clear("disabled")
             gone.close()
         for name, target in targets.items():
@@ -152,7 +152,7 @@ class Webhooks:
                 its_body = msgspec.json.encode(clear_event)
             delivery = self._delivery(event, its_body, at_s=event.time, is_durable=is_durable)
             delivery.trace = trace
-            if is_durable and not endpoint.health.is_disabled:
+            if is_durable and not endpoint.is_disabled:
                 self._keep(endpoint.target, event, body)
             endpoint.put(delivery)
 

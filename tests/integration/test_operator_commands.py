@@ -57,7 +57,7 @@ class FakeOperations:
             first_audio_ms=None,
             problem="Connection refused",
         )
-        ua = Process(name="ua", state=ProcessState.READY, pid=17, restarts=1)
+        ua = Process(name="ua", state=ProcessState.READY, pid=17, num_restarts=1)
         return Operations(
             reload=self.reload,
             log=lambda: self.log,

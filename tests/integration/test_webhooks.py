@@ -121,7 +121,7 @@ async def test_what_is_no_success_is_shown_and_the_call_goes_on(
     ):
         call = api.registry.add("c1", answered=True)
         assert call.state == "established"
-        await eventually(lambda: api.registry.webhooks.endpoints["crm"].health.num_failed >= 1)
+        await eventually(lambda: api.registry.webhooks.endpoints["crm"].num_failed >= 1)
         (shown,) = (await api.ask("GET", "/v1/admin/webhooks")).json["webhooks"]
         assert (shown["name"], shown["last_status"], shown["last_error"]) == ("crm", status, error)
         assert shown["queued"] >= 1
@@ -139,8 +139,8 @@ async def test_a_body_without_end_is_not_read(behaviour: Behaviour, timeout_ms: 
     ):
         api.registry.add("c1", answered=True)
         end(api, "c1")
-        await eventually(lambda: api.registry.webhooks.endpoints["1"].health.num_delivered == 3, timeout_s=20)
-        assert api.registry.webhooks.endpoints["1"].health.num_failed == 0
+        await eventually(lambda: api.registry.webhooks.endpoints["1"].num_delivered == 3, timeout_s=20)
+        assert api.registry.webhooks.endpoints["1"].num_failed == 0
 
 
 async def test_410_disables_an_endpoint_until_a_test_succeeds() -> None:
@@ -165,7 +165,7 @@ async def test_a_receiver_that_is_dead_at_first_gets_everything_in_order_later()
         for call_id in ("c1", "c2"):
             api.registry.add(call_id, answered=True)
             end(api, call_id)
-        await eventually(lambda: api.registry.webhooks.endpoints["1"].health.num_failed >= 2)
+        await eventually(lambda: api.registry.webhooks.endpoints["1"].num_failed >= 2)
         async with receiver(secret=NEW, port=int(url.split(":")[2].split("/")[0])) as server:
             await eventually(lambda: len(server.of_kind("call.terminated")) == 2, timeout_s=20)
             for call_id in ("c1", "c2"):
@@ -232,10 +232,8 @@ async def test_a_name_that_leads_to_a_private_address_is_not_reached() -> None:
         async with running_api(configured(allow_per_call=True, allowed_hosts=("localhost",))) as api:
             assert (await api.ask("POST", "/v1/calls", wanted)).status == 201
             (endpoint,) = api.registry.webhooks.all_endpoints
-            await eventually(lambda: endpoint.health.num_failed == 1)
-            assert (
-                endpoint.health.last_error == "webhooks.allowed_hosts has none of its addresses, which are not public"
-            )
+            await eventually(lambda: endpoint.num_failed == 1)
+            assert endpoint.last_error == "webhooks.allowed_hosts has none of its addresses, which are not public"
         assert not server.attempts
 
 

@@ -7,23 +7,20 @@ from typing import Annotated, Literal, Self
 import msgspec
 from msgspec import Meta
 
+from cc_tts.api.views import View
 from cc_tts.config.sections.log import LogConfig
 from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.processes.peer import ProcessState
 from cc_tts.processes.supervisor import Supervisor
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
+class Process(View, frozen=True, kw_only=True):
     """A child process of the server. ``pid`` is null while there is none."""
 
     name: str
     state: ProcessState
     pid: int | None
-    restarts: int
-
-    @classmethod
-    def of(cls, child: Supervisor) -> Self:
-        return cls(name=child.name, state=child.state, pid=child.pid, restarts=child.num_restarts)
+    num_restarts: int = msgspec.field(name="restarts")
 
 
 class SpeechWorker(msgspec.Struct, frozen=True, kw_only=True):

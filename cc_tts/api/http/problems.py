@@ -5,7 +5,7 @@
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -129,31 +129,21 @@ def _as_openai(error: CcTtsError, detail: str) -> SpeechError:
     return SpeechError(detail or error.title, kind, error.code, field or None)
 
 
-def _as_elevenlabs(error: CcTtsError, message: str) -> bytes:
-    """Return the body of an error in ElevenLabs' shape, whose ``detail`` is an object."""
-    status = "voice_not_found" if isinstance(error, UnknownVoice) else error.code
-    return msgspec.json.encode({"detail": {"status": status, "message": message}})
-
-
-def _as_deepgram(error: CcTtsError, message: str, asked: Asked) -> bytes:
-    return msgspec.json.encode({"err_code": error.code, "err_msg": message, "request_id": asked.request_id})
-
-
-def _as_cartesia(error: CcTtsError, message: str, asked: Asked) -> bytes:
-    told = {"error_code": error.code, "title": error.title, "message": message, "status_code": error.http_status}
-    return msgspec.json.encode(told | {"request_id": asked.request_id})
-
-
 def _body_of(error: CcTtsError, asked: Asked) -> tuple[bytes, str]:
     """Return the body for ``error`` in the client's format, and its media type."""
     message = _clean(error.detail, MAX_DETAIL_CHARS) or error.title
+    told: dict[str, Any]
     if asked.path.startswith(ELEVENLABS_PATHS) or asked.has_elevenlabs_key:
-        return _as_elevenlabs(error, message), "application/json"
-    if asked.path.startswith(DEEPGRAM_PATHS):
-        return _as_deepgram(error, message, asked), "application/json"
-    if asked.path.startswith(CARTESIA_PATHS):
-        return _as_cartesia(error, message, asked), "application/json"
-    return document(error, instance=asked.path), CONTENT_TYPE
+        status = "voice_not_found" if isinstance(error, UnknownVoice) else error.code
+        told = {"detail": {"status": status, "message": message}}
+    elif asked.path.startswith(DEEPGRAM_PATHS):
+        told = {"err_code": error.code, "err_msg": message, "request_id": asked.request_id}
+    elif asked.path.startswith(CARTESIA_PATHS):
+        told = {"error_code": error.code, "title": error.title, "message": message, "status_code": error.http_status}
+        told["request_id"] = asked.request_id
+    else:
+        return document(error, instance=asked.path), CONTENT_TYPE
+    return msgspec.json.encode(told), "application/json"
 
 
 def response_for(error: CcTtsError, asked: Asked) -> web.Response:

@@ -23,22 +23,13 @@ from cc_tts.api.http.route import Handler, RouteTable, camel_case
 from cc_tts.api.plugs.encoder import FORMATS, Output
 from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
 from cc_tts.api.plugs.speech_context import ERRORS, refuse_if_draining, speech_of
+from cc_tts.api.voices import OF_ENROLMENT
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.engines.enrolment.own_voices import NewVoice, OwnVoices
-from cc_tts.errors import (
-    AudioUnreadable,
-    CcTtsError,
-    DuplicateId,
-    EnrolmentBusy,
-    EnrolmentFailed,
-    EnrolmentUnavailable,
-    UnknownVoice,
-    Unprocessable,
-    VoiceNotStored,
-)
+from cc_tts.errors import CcTtsError, DuplicateId, UnknownVoice
 from cc_tts.speech.prompt import TextContent
 from cc_tts.text.language import detect_language
-from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS, PromptUnusable
+from cc_tts.voices.enrolment import MAX_TRANSCRIPT_CHARS
 from cc_tts.voices.library import VoiceMode
 
 RATE_HZ: Final = 24_000
@@ -67,16 +58,7 @@ _WITH_RECORDING: Final = _FORM | {
     "scope": "admin",
     "for_tenants": False,
     "takes_files": True,
-    "errors": (
-        EnrolmentUnavailable,
-        EnrolmentBusy,
-        EnrolmentFailed,
-        VoiceNotStored,
-        AudioUnreadable,
-        PromptUnusable,
-        Unprocessable,
-        *ERRORS,
-    ),
+    "errors": (*OF_ENROLMENT, *ERRORS),
 }
 """The scope of requests with a recording: it becomes a voice, so only the operator may send it."""
 

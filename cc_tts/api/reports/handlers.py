@@ -14,7 +14,7 @@ from cc_tts.api.http.route import RouteTable
 from cc_tts.api.reports.timeline import picture_of
 from cc_tts.callreport.page import render
 from cc_tts.callreport.picture import Waveform
-from cc_tts.callreport.waveform import outline
+from cc_tts.callreport.waveform import waveforms
 from cc_tts.calls.call import Call
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.errors import LineUnsupported, UserAgentUnavailable
@@ -67,15 +67,9 @@ def _waveforms(store: RecordingStore, call_id: str, tenant: str, times_s: tuple[
 def _outlines(store: RecordingStore, info: RecordingInfo, begin_s: float) -> list[Waveform]:
     try:
         known = store.find(info.recording_id, info.tenant)
-        shape = None if known is None else outline(known[1])
+        mono = {"caller": "caller", "agent": "we"}.get(info.tracks, "both")
+        names = ("caller", "we") if info.channels == "dual" else (mono,)
+        return [] if known is None else waveforms(known[1], *names, begin_s=begin_s)
     except OSError as error:
         log.warning("recording_not_read", recording_id=info.recording_id, detail=error.strerror)
         return []
-    if shape is None:
-        return []
-    mono = {"caller": "caller", "agent": "we"}.get(info.tracks, "both")
-    names = ("caller", "we") if len(shape.channels) > 1 else (mono,)
-    return [
-        Waveform(name=name, begin_s=begin_s, step_s=shape.step_s, peaks=peaks)
-        for name, peaks in zip(names, shape.channels, strict=True)
-    ]

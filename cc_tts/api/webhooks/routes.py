@@ -34,7 +34,9 @@ async def list_webhooks(request: web.Request) -> views.Webhooks:
     """How each endpoint of [[webhooks]] is doing, and those of calls."""
     context = request.app[CONTEXT]
     now_ns = context.clock.now_ns()
-    return views.Webhooks([views.Webhook.of(each, now_ns) for each in context.webhooks.all_endpoints])
+    return views.Webhooks(
+        [views.Webhook.of(each, oldest_s=each.queue.oldest_s(now_ns)) for each in context.webhooks.all_endpoints]
+    )
 
 
 @ROUTES.add("POST", "/v1/admin/webhooks/{name}/test", scope="admin", errors=(WebhookNotFound,))

@@ -17,7 +17,6 @@ from cc_tts.mrcp.messages import (
     CloseSpeech,
     DefineLexicon,
     JumpSpeech,
-    MrcpCallOver,
     MrcpSettings,
     OpenSpeech,
     Renew,
@@ -133,12 +132,11 @@ class MrcpProcess:
             case DefineLexicon():
                 known = self._lexicons.setdefault(message.mrcp_call_id, {})  # now: the end of the session is read later
                 self._tasks.begin(self._define(message, payload, known), "lexicon")
-            case MrcpCallOver(mrcp_call_id=mrcp_call_id):
-                self._lexicons.pop(mrcp_call_id, None)
-                self._end_span(mrcp_call_id)
-            case Sessions(num=num):
+            case Sessions(num=num, over=mrcp_call_id):
                 self.num_sessions = num
                 self._metrics.mrcp_sessions.set(num)
+                self._lexicons.pop(mrcp_call_id, None)
+                self._end_span(mrcp_call_id)
 
     def _send(self, message: Message, payload: bytes = b"") -> None:
         if self._supervisor.state is ProcessState.READY:

@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.config.schema import SipConfig
@@ -42,19 +42,11 @@ class Refusal(Exception):
         self.headers = headers
 
 
-class Usage(Protocol):
-    """The use of a dialog (a usage in RFC 5057)."""
-
-    def modify(self, offer: str) -> str:
-        """Apply another offer; returns the answer. Raises ``Refusal``."""
-
-    def end(self, reason: str) -> None:
-        """Called when the dialog is over."""
-
-
 @dataclass(slots=True, eq=False)
 class Dialog:
-    """A dialog that a client has started."""
+    """A dialog that a client has started. Its user (a usage in RFC 5057) sets ``modify``, which applies another offer and
+    returns the answer or raises :class:`Refusal`, and ``ended``, which is called when the dialog is over.
+    """
 
     call_id: str
     tag: str
@@ -66,7 +58,8 @@ class Dialog:
     routes: tuple[str, ...]
     cseq: int
     bye: Callable[["Dialog", str], None]
-    usage: Usage | None = None
+    modify: Callable[[str], str] = lambda _offer: ""
+    ended: Callable[[str], None] = lambda _reason: None
     description: str = ""
     """Our last description, with which we answer a request without an offer: a session border controller only checks whether
     the session is alive.
@@ -86,7 +79,7 @@ class Dialog:
 
 
 class SipServer:
-    """Serves dialogs. ``begin`` gets an offer, and returns the usage of its dialog and the answer, or raises ``Refusal``.
+    """Serves dialogs. ``begin`` gets an offer and its dialog, and returns the answer, or raises ``Refusal``.
     ``capabilities`` returns the description for OPTIONS from an address.
     """
 
@@ -94,7 +87,7 @@ class SipServer:
         self,
         config: SipConfig,
         *,
-        begin: Callable[[str, Dialog], tuple[Usage, str]],
+        begin: Callable[[str, Dialog], str],
         capabilities: Callable[[str], str],
         contact: Callable[[Flow], str],
     ) -> None:
@@ -178,8 +171,7 @@ class SipServer:
         if not message.from_tag(request.text):
             raise Refusal(400, "From has no tag")
         dialog = self._new_dialog(request)
-        usage, answer = self._begin(request.body, dialog)
-        dialog.usage = usage
+        answer = self._begin(request.body, dialog)
         self._dialogs[dialog.key] = dialog
         _hold(request.flow, 1)
         self._accept(request, dialog, answer)
@@ -203,10 +195,9 @@ class SipServer:
 
     def _modify(self, request: SipRequest) -> None:
         dialog = self._dialog_of(request)
-        assert dialog.usage is not None
         if dialog.repeater is not None:
             raise Refusal(491)
-        answer = dialog.usage.modify(request.body) if request.body else dialog.description
+        answer = dialog.modify(request.body) if request.body else dialog.description
         dialog.target = next(iter(message.contacts(request.text)), dialog.target)
         self._accept(request, dialog, answer)
 
@@ -276,8 +267,7 @@ class SipServer:
             dialog.repeater.stop()
             dialog.repeater = None
         _hold(dialog.flow, -1)
-        if dialog.usage is not None:
-            dialog.usage.end(reason)
+        dialog.ended(reason)
 
     # --- our BYE -----------------------------------------------------------------------------------------------------------
 

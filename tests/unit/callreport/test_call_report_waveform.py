@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cc_tts import wav_file
-from cc_tts.callreport.waveform import MAX_PEAKS, outline
+from cc_tts.callreport.waveform import MAX_PEAKS, waveforms
 from cc_tts.recorder.info import RecordingInfo
 from cc_tts.recorder.wav import WavFormat
 
@@ -30,29 +30,26 @@ def recording(path: Path, encoding: str, channels: str, seconds: float = 1.0) ->
 
 @pytest.mark.parametrize("encoding", ["ulaw", "pcm16"])
 def test_each_side_of_a_recording_has_its_own(tmp_path: Path, encoding: str) -> None:
-    shape = outline(recording(tmp_path / "a.wav", encoding, "dual"))
-    assert shape is not None
-    left, right = shape.channels
+    file = recording(tmp_path / "a.wav", encoding, "dual")
+    found = waveforms(file, "caller", "we", begin_s=2.5)
+    assert [(each.name, each.begin_s) for each in found] == [("caller", 2.5), ("we", 2.5)]
+    left, right = (each.peaks for each in found)
     assert left[0] == pytest.approx(0.5, rel=0.05)
     assert left[-1] == pytest.approx(0.0, abs=0.001)
     assert right[0] == right[-1] == pytest.approx(1 / 32, rel=0.05)
 
 
 def test_one_side_and_a_file_of_another_program(tmp_path: Path) -> None:
-    shape = outline(recording(tmp_path / "a.wav", "ulaw", "mono"))
-    assert shape is not None
-    assert len(shape.channels) == 1
+    assert len(waveforms(recording(tmp_path / "a.wav", "ulaw", "mono"), "a", "b", begin_s=0.0)) == 1
     wav_file.write(tmp_path / "b.wav", bytes(8000), rate_hz=8000)
-    silent = outline(tmp_path / "b.wav")
-    assert silent is not None
-    assert set(silent.channels[0]) == {0.0}
+    (silent,) = waveforms(tmp_path / "b.wav", "a", begin_s=0.0)
+    assert set(silent.peaks) == {0.0}
 
 
 def test_a_long_recording_has_no_more_pieces_than_a_picture_has_room_for(tmp_path: Path) -> None:
-    shape = outline(recording(tmp_path / "a.wav", "ulaw", "mono", seconds=120.0))
-    assert shape is not None
-    assert len(shape.channels[0]) <= MAX_PEAKS
-    assert len(shape.channels[0]) * shape.step_s == pytest.approx(120.0, abs=0.2)
+    (shape,) = waveforms(recording(tmp_path / "a.wav", "ulaw", "mono", seconds=120.0), "a", begin_s=0.0)
+    assert len(shape.peaks) <= MAX_PEAKS
+    assert len(shape.peaks) * shape.step_s == pytest.approx(120.0, abs=0.2)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +57,11 @@ def test_a_long_recording_has_no_more_pieces_than_a_picture_has_room_for(tmp_pat
 )
 def test_what_is_no_audio_has_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.wav").write_bytes(content)
-    assert outline(tmp_path / "a.wav") is None
+    assert not waveforms(tmp_path / "a.wav", "a", begin_s=0.0)
 
 
 def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path = recording(tmp_path / "a.wav", "ulaw", "mono")
     path.write_bytes(path.read_bytes()[:4000])
-    shape = outline(path)
-    assert shape is not None
-    assert shape.channels[0][0] == pytest.approx(0.5, rel=0.05)
+    (shape,) = waveforms(path, "a", begin_s=0.0)
+    assert shape.peaks[0] == pytest.approx(0.5, rel=0.05)

@@ -41,6 +41,7 @@ ADDED = (
 
 class FakeDialog:
     call_id = "c1"
+    modify: Any = None
     flow = type("Flow", (), {"peer": ("127.0.0.1", 5070), "local_host": "127.0.0.1"})()
 
 
@@ -54,7 +55,9 @@ class Bench:
             settings, Control(lambda _host: True), MonotonicClock(), lambda message, _payload: self.told.append(message)
         )
         self.calls.control_ports = {False: 1544, True: 0}
-        self.call, _ = self.calls.begin(HEAD + CONTROL + PCMU, cast("Any", FakeDialog()))
+        dialog = FakeDialog()
+        self.calls.begin(HEAD + CONTROL + PCMU, cast("Any", dialog))
+        self.call: MrcpCall = dialog.modify.__self__
 
     def ask(self, method: str, body: bytes = b"", **headers: str) -> None:
         assert self.call.synthesizer is not None

@@ -42,20 +42,17 @@ class FakeUsage:
             raise Refusal(488)
         return "v=0\r\n"
 
-    def end(self, reason: str) -> None:
-        self.ended.append(reason)
-
 
 class FakeUsages:
     def __init__(self) -> None:
         self.begun: list[FakeUsage] = []
 
-    def begin(self, offer: str, dialog: Dialog) -> tuple[FakeUsage, str]:
-        del dialog
+    def begin(self, offer: str, dialog: Dialog) -> str:
         usage = FakeUsage()
+        dialog.modify, dialog.ended = usage.modify, usage.ended.append
         answer = usage.modify(offer)
         self.begun.append(usage)
-        return usage, answer
+        return answer
 
     def capabilities(self, host: str) -> str:
         return f"v=0\r\nc=IN IP4 {host}\r\n"

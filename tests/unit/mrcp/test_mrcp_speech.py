@@ -17,8 +17,8 @@ from cc_tts.mrcp.messages import (
     CloseSpeech,
     DefineLexicon,
     JumpSpeech,
-    MrcpCallOver,
     OpenSpeech,
+    Sessions,
     SpeechJumped,
     SpeechOver,
     StartSpeech,
@@ -153,7 +153,7 @@ async def test_the_texts_of_a_session_are_one_trace() -> None:
         await asyncio.sleep(0)
         process.take(CloseSpeech(number, 120.0, "normal"), b"")
     await process._tasks.ended()  # noqa: SLF001 - nothing else tells that both are closed
-    process.take(MrcpCallOver("mrcp_1"), b"")
+    process.take(Sessions(0, "mrcp_1"), b"")
     first, second, session = spans
     assert [span.name for span in spans] == ["mrcp.speak", "mrcp.speak", "mrcp.session"]
     assert (first.parent, second.parent, session.parent) == (session.context, session.context, None)
@@ -202,7 +202,7 @@ async def test_a_lexicon_goes_with_its_session_though_that_ends_before_it_was_re
     monkeypatch.setattr("cc_tts.mrcp.server.client.CompiledLexicon", Noted)
     process = process_with(Metrics())
     process.take(DefineLexicon(1, "mrcp_1", "session:a"), PLS)
-    process.take(MrcpCallOver("mrcp_1"), b"")
+    process.take(Sessions(0, "mrcp_1"), b"")
     async with asyncio.timeout(2):
         while not num_compiled:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.01)

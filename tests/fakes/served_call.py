@@ -1,12 +1,14 @@
 """The API in front of a real registry and a real call, whose line plays."""
 
+import asyncio
 import dataclasses
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
-from aiohttp import ClientSession, ClientTimeout, WSServerHandshakeError
+from aiohttp import ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
@@ -84,6 +86,24 @@ async def served(
         ua.die()
         await ua.stop()
         await listener.stop()
+
+
+async def told(socket: ClientWebSocketResponse, type_: str) -> Any:
+    """The next message of a type; audio is passed over."""
+    async with asyncio.timeout(5):
+        while True:
+            message = await socket.receive()
+            if message.type is WSMsgType.TEXT and (found := json.loads(message.data))["type"] == type_:
+                return found
+            assert message.type in (WSMsgType.TEXT, WSMsgType.BINARY), message
+
+
+async def close_of(socket: ClientWebSocketResponse) -> tuple[int | None, str]:
+    """How a socket is closed, code and reason; what comes before is passed over."""
+    async with asyncio.timeout(10):
+        while (message := await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
+            pass
+    return (message.data, message.extra or "") if message.type is WSMsgType.CLOSE else (None, "")
 
 
 async def refusal(connecting: Any) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.running_api import RunningApi, make_config, running_api
+from tests.fakes.running_api import RunningApi
 
 pytestmark = pytest.mark.integration
 
@@ -188,14 +188,7 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ),
     # --- nothing may be injected into SIP
     ("POST", CALLS, {"to": "bob"}, 422, "unprocessable", ("/to",)),
-    ("POST", CALLS, {"to": "tel:+4930"}, 422, "unprocessable", ("/to",)),
-    ("POST", CALLS, {"to": "<sip:bob@h>"}, 422, "unprocessable", ("/to",)),
     ("POST", CALLS, {"to": "sip:bob@h\r\nX-Evil: 1"}, 422, "unprocessable", ("/to",)),
-    ("POST", CALLS, {"to": "sip:bob@h\n"}, 422, "unprocessable", ("/to",)),
-    ("POST", CALLS, {"to": "sip:bob%0d%0a@h"}, 422, "unprocessable", ("/to",)),
-    ("POST", CALLS, {"to": "sip:bob@h?X-Evil=1"}, 422, "unprocessable", ("/to",)),
-    ("POST", CALLS, {"to": "sip:bob@h:99999"}, 422, "unprocessable", ("/to",)),
-    ("POST", CALLS, {"to": "sip:" + "b" * 600 + "@h"}, 422, "unprocessable", ("/to",)),
     ("POST", CALLS, {"to": BOB, "from": "sip:a b@h"}, 422, "unprocessable", ("/from",)),
     ("POST", CALLS, {"to": BOB, "display_name": "a\r\nX: y"}, 422, "unprocessable", ("/display_name",)),
     ("POST", CALLS, {"to": BOB, "asserted_identity": "sip:a@b>\r\nX: y"}, 422, "unprocessable", ("/asserted_identity",)),
@@ -204,18 +197,11 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", CALLS, {"to": BOB, "asserted_identity": "mailto:a@b"}, 422, "unprocessable", ("/asserted_identity",)),
     ("POST", CALLS, {"to": "x", "from": "y"}, 422, "unprocessable", ("/to", "/from")),
     ("POST", CALLS, {"to": BOB, "headers": {"X-A": "1\r\nVia: x"}}, 422, "unprocessable", ("/headers/X-A",)),
-    ("POST", CALLS, {"to": BOB, "headers": {"X-A": "1\n"}}, 422, "unprocessable", ("/headers/X-A",)),
-    ("POST", CALLS, {"to": BOB, "headers": {"X-A": "é"}}, 422, "unprocessable", ("/headers/X-A",)),
     ("POST", CALLS, {"to": BOB, "headers": {"X-A\r\nVia": "1"}}, 422, "unprocessable", ("/headers/X-A\r\nVia",)),
     ("POST", CALLS, {"to": BOB, "headers": {"X-A/b": "1"}}, 422, "unprocessable", ("/headers/X-A~1b",)),
-    ("POST", CALLS, {"to": BOB, "headers": {"X-": "1"}}, 422, "unprocessable", ("/headers/X-",)),
-    ("POST", CALLS, {"to": BOB, "headers": {"Via": "1"}}, 422, "unprocessable", ("/headers/Via",)),
     ("POST", CALLS, {"to": BOB, "headers": {"Route": "1", "From": "2"}}, 422, "unprocessable",
      ("/headers/Route", "/headers/From")),
-    ("POST", CALLS, {"to": BOB, "headers": {"X-A": "1", "x-a": "2"}}, 422, "unprocessable", ("/headers/x-a",)),
-    ("POST", CALLS, {"to": BOB, "headers": {"X-" + "a" * 63: "1"}}, 422, "unprocessable", ("/headers/X-" + "a" * 63,)),
     ("POST", CALLS, {"to": BOB, "headers": {"X-A": "a" * 1025}}, 422, "unprocessable", ("/headers/X-A",)),
-    ("POST", CALLS, {"to": BOB, "headers": {f"X-{n}": "" for n in range(21)}}, 422, "unprocessable", ("/headers",)),
     ("POST", CALLS, {"to": BOB, "timeout_s": 0}, 422, "unprocessable", ("/timeout_s",)),
     ("POST", CALLS, {"to": BOB, "call_id": "a/b"}, 422, "unprocessable", ("/call_id",)),
     ("POST", CALLS, {"to": BOB, "speak": "a\0"}, 422, "unprocessable", ("/speak",)),
@@ -349,10 +335,3 @@ async def test_a_path_that_is_not_text_is_answered(api: RunningApi) -> None:
         writer.write(b"GET /v1/calls/\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n")
         status = await reader.readline()
         assert status.split()[1] in (b"400", b"404")
-
-
-async def test_limits_of_the_text_come_from_the_config() -> None:
-    async with running_api(make_config(max_text_chars=3)) as api:
-        api.registry.add("c1", answered=True)
-        assert (await api.ask("POST", SPEAK, {"text": "abc"})).status == 201
-        (await api.ask("POST", SPEAK, {"text": "abcd"})).check_problem(413, "text_too_long", "/text")

@@ -6,15 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from aiohttp import ClientWebSocketResponse
 
 from cc_tts.api.events import websocket
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
-from cc_tts.config.schema import TokenConfig
 from cc_tts.media.quality import Quality
 from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
-from tests.fakes.served_call import refusal
+from tests.fakes.served_call import close_of
 
 pytestmark = pytest.mark.integration
 
@@ -39,15 +38,6 @@ async def api() -> AsyncIterator[RunningApi]:
 async def next_event(socket: ClientWebSocketResponse) -> Any:
     async with asyncio.timeout(3):
         return json.loads(await socket.receive_str())
-
-
-async def close_of(socket: ClientWebSocketResponse) -> tuple[int | None, str | None]:
-    async with asyncio.timeout(5):
-        while True:
-            message = await socket.receive()
-            if message.type is WSMsgType.CLOSE:
-                return message.data, message.extra
-            assert message.type is WSMsgType.TEXT, message
 
 
 async def test_the_envelope(api: RunningApi) -> None:
@@ -111,30 +101,6 @@ async def test_filters(api: RunningApi, query: str, expected: list[str]) -> None
             seen.append(f"{event['type']} {event['call_id']}")
         assert seen == expected
         assert socket.close_code == 1001
-
-
-async def test_more_subscribers_than_allowed_are_503(api: RunningApi) -> None:
-    sockets = [await api.session.ws_connect(PATH) for _ in range(3)]
-    with pytest.raises(WSServerHandshakeError) as refused:
-        await api.session.ws_connect(PATH)
-    assert refused.value.status == 503
-    assert refused.value.headers is not None
-    assert refused.value.headers["Retry-After"] == "5"
-    for socket in sockets:
-        await socket.close()
-    await eventually(lambda: not api.registry.events.num_subscribers)
-    await (await api.session.ws_connect(PATH)).close()
-
-
-async def test_a_token_is_needed_before_the_handshake() -> None:
-    async with running_api(make_config(tokens=(TokenConfig("read-token", ("read",)),))) as api:
-        assert await refusal(api.session.ws_connect(PATH)) == 401
-        headers = {"Authorization": "Bearer read-token"}
-        await (await api.session.ws_connect(PATH, headers=headers)).close()
-
-
-async def test_web_pages_cannot_listen_to_a_server_without_tokens(api: RunningApi) -> None:
-    assert await refusal(api.session.ws_connect(PATH, origin="https://evil.example")) == 403
 
 
 async def test_an_unknown_version_of_websocket_is_426(api: RunningApi) -> None:

@@ -54,14 +54,6 @@ async def test_each_scope_opens_its_own_routes(locked: RunningApi, method: str, 
             assert 'error="insufficient_scope"' in answered.headers["WWW-Authenticate"]
 
 
-async def test_voices_are_changed_with_the_scope_admin_only(locked: RunningApi) -> None:
-    (await locked.ask("DELETE", "/v1/voices/en-us")).check_problem(401, "unauthorized")
-    for token in (READ, CALL):
-        (await locked.ask("DELETE", "/v1/voices/en-us", headers=bearer(token))).check_problem(403, "forbidden")
-        (await locked.ask("POST", "/v1/voices", {}, headers=bearer(token))).check_problem(403, "forbidden")
-    (await locked.ask("DELETE", "/v1/voices/en-us", headers=bearer(ADMIN))).check_problem(409, "voice_needed")
-
-
 @pytest.mark.parametrize(
     "authorization",
     ["Bearer", "Bearer ", "Bearer wrong", "Basic " + READ, READ, f"Bearer {READ}x", f"Bearer {READ[:-1]}", "Bearer ü"],
@@ -362,7 +354,7 @@ async def test_server_errors_are_not_kept(api: RunningApi) -> None:
     assert (await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"}, headers=headers)).status == 201
 
 
-@pytest.mark.parametrize("key", ["", "a" * 256, "ü"])
+@pytest.mark.parametrize("key", ["", "a" * 256, "ü", "a\tb"])
 async def test_unusable_keys_are_400(api: RunningApi, key: str) -> None:
     answered = await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"}, headers={"Idempotency-Key": key})
     answered.check_problem(400, "malformed")

@@ -1,13 +1,12 @@
 """The media stream's socket: handshake, scopes, both ways, messages that cannot be followed, slow and dead clients."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
 import pytest
-from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from aiohttp import WSMsgType, WSServerHandshakeError
 
 from cc_tts.api.events import websocket
 from cc_tts.api.media import connection
@@ -15,7 +14,7 @@ from cc_tts.calls.audio.messages import MediaPaused
 from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.config.schema import MediaConfig, TokenConfig
 from tests.fakes.running_api import eventually
-from tests.fakes.served_call import Served, refusal, served
+from tests.fakes.served_call import Served, close_of, refusal, served, told
 
 pytestmark = pytest.mark.integration
 
@@ -30,23 +29,6 @@ async def api() -> AsyncIterator[Served]:
 
 def sound(ms: int) -> bytes:
     return np.random.default_rng(1).integers(1000, 8000, ms * 8).astype("<i2").tobytes()
-
-
-async def told(socket: ClientWebSocketResponse, type_: str) -> Any:
-    """The next message of a type; audio is passed over."""
-    async with asyncio.timeout(5):
-        while True:
-            message = await socket.receive()
-            if message.type is WSMsgType.TEXT and (found := json.loads(message.data))["type"] == type_:
-                return found
-            assert message.type in (WSMsgType.TEXT, WSMsgType.BINARY), message
-
-
-async def close_of(socket: ClientWebSocketResponse) -> tuple[int | None, str]:
-    async with asyncio.timeout(10):
-        while (message := await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
-            pass
-    return (message.data, message.extra or "") if message.type is WSMsgType.CLOSE else (None, "")
 
 
 async def test_the_caller_is_heard(api: Served) -> None:

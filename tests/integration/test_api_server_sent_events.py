@@ -173,6 +173,7 @@ async def test_both_kinds_of_readers_count_against_the_limit(api: RunningApi) ->
         refused = await api.ask("GET", PATH, headers=ACCEPT)
         refused.check_problem(503, "capacity_exceeded")
         assert refused.headers["Retry-After"] == "5"
+        assert await refusal(api.session.ws_connect(PATH)) == 503
     await eventually(lambda: not api.registry.events.num_subscribers)
     assert "cctts_event_subscribers 0.0" in api.context.metrics.render().decode()
 
@@ -241,6 +242,7 @@ async def test_the_stream_ends_when_the_server_stops() -> None:
 async def test_new_tokens_end_the_streams() -> None:
     async with running_api(make_config(tokens=(TokenConfig("read-token", ("read",)),))) as api:
         assert (await api.ask("GET", PATH, headers=ACCEPT)).status == 401
+        assert await refusal(api.session.ws_connect(PATH)) == 401
         async with listening(api, Authorization="Bearer read-token") as source:
             await source.block()
             await set_tokens(api.app, [TokenConfig("other-token", ("read",))])

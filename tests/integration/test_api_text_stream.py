@@ -5,10 +5,8 @@ stream's (pings, too many faults, floods) is tested there.
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-from aiohttp import ClientWebSocketResponse, WSMsgType
 
 from cc_tts.api import text_stream
 from cc_tts.calls.input.text import TextStream
@@ -16,7 +14,7 @@ from cc_tts.calls.input.text_messages import Paused
 from cc_tts.config.schema import StreamConfig, TokenConfig
 from cc_tts.speech.prompt import texts_of
 from tests.fakes.running_api import eventually
-from tests.fakes.served_call import Served, refusal, served
+from tests.fakes.served_call import Served, close_of, refusal, served, told
 
 pytestmark = pytest.mark.integration
 
@@ -25,20 +23,6 @@ pytestmark = pytest.mark.integration
 async def api() -> AsyncIterator[Served]:
     async with served("stream", stream=StreamConfig(max_per_call=2)) as running:
         yield running
-
-
-async def told(socket: ClientWebSocketResponse, type_: str) -> Any:
-    async with asyncio.timeout(5):
-        while (message := json.loads(await socket.receive_str()))["type"] != type_:
-            pass
-        return message
-
-
-async def close_of(socket: ClientWebSocketResponse) -> int | None:
-    async with asyncio.timeout(10):
-        while (message := await socket.receive()).type is WSMsgType.TEXT:
-            pass
-    return message.data if message.type is WSMsgType.CLOSE else None
 
 
 async def test_tokens_become_speech(api: Served) -> None:
@@ -173,7 +157,7 @@ async def test_half_of_a_character_loses_no_token(api: Served, frames: list[str]
 async def test_a_message_beyond_the_bound_closes(api: Served) -> None:
     async with api.connect() as socket:
         await socket.send_str(" " * (text_stream.MAX_FRAME_IN_BYTES + 1))
-        assert await close_of(socket) == 1009
+        assert (await close_of(socket))[0] == 1009
     await eventually(lambda: not api.call.followers)
 
 
@@ -183,7 +167,7 @@ async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) ->
         await told(socket, "speak.started")
         api.exchange.ua.ended(api.call.id)
         assert (await told(socket, "speak.interrupted"))["by"] == "call_ended"
-        assert await close_of(socket) == 1000
+        assert (await close_of(socket))[0] == 1000
 
 
 async def test_a_client_that_does_not_read_is_dropped_and_its_text_is_spoken(

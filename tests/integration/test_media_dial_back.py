@@ -17,6 +17,7 @@ from cc_tts.config.schema import Config, MediaConfig, RouteConfig
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, served
 from tests.support.captured_logs import capture_logs
+from tests.support.served_app import served_app
 
 pytestmark = pytest.mark.integration
 
@@ -62,19 +63,15 @@ class Application:
 @asynccontextmanager
 async def scene(**route: Any) -> AsyncIterator[tuple[Served, Application]]:
     application = Application()
-    app = web.Application()
-    app.router.add_get("/call", application.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.5)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
     media = MediaConfig(connect_timeout_s=1.5)
 
     def connect(*call: Any, **how: Any) -> None:
         dial_back.dial(*call, **how)
 
-    async with served("media", media=media, connect_media=connect) as api:
+    async with (
+        served_app(web.get("/call", application.handle)) as port,
+        served("media", media=media, connect_media=connect) as api,
+    ):
         exchange = api.exchange
         url = f"ws://127.0.0.1:{port}/call?secret=4711"
         routes = {"app": RouteConfig(media_url=url, **route)}
@@ -85,7 +82,6 @@ async def scene(**route: Any) -> AsyncIterator[tuple[Served, Application]]:
         finally:
             exchange.ua.die()
             await dial_back.stop()
-            await runner.cleanup()
 
 
 async def incoming(api: Served) -> Call:

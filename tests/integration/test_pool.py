@@ -40,6 +40,7 @@ from cc_tts.tenants.quotas import TenantQuotas
 from lab.configured import until as until_true
 from lab.ports import free_ports
 from tests.fakes.running_api import make_config, running_api
+from tests.support.served_app import served_app
 
 pytestmark = pytest.mark.integration
 
@@ -366,18 +367,12 @@ async def test_something_else_at_the_address_of_the_pool() -> None:
         await socket.receive()
         return socket
 
-    app = web.Application()
-    app.router.add_get("/v1/watch", nonsense)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    port = free_ports(1)
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    told = Told(f"http://127.0.0.1:{port}")
-    told.link.start()
-    await until(lambda: "cannot be read" in told.link.reason)
-    assert told.addresses == []
-    await told.link.stop()
-    await runner.cleanup()
+    async with served_app(web.get("/v1/watch", nonsense)) as port:
+        told = Told(f"http://127.0.0.1:{port}")
+        told.link.start()
+        await until(lambda: "cannot be read" in told.link.reason)
+        assert told.addresses == []
+        await told.link.stop()
 
 
 async def test_workers_that_the_pool_named_are_tried() -> None:
@@ -468,19 +463,13 @@ async def test_a_long_list_of_voices_is_read_whole(tmp_path: Path) -> None:
 )
 async def test_a_pool_that_lies_writes_nothing(tmp_path: Path, name: str, content: bytes) -> None:
     listed = VoiceFiles((VoiceFile(name, hashlib.sha256(b"x").hexdigest(), 1),))
-    app = web.Application()
-    app.router.add_get("/v1/voices", _answering(msgspec.json.encode(listed)))
-    app.router.add_get("/v1/voices/{hash}", _answering(content))
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    port = free_ports(1)
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    voice_list, voice = _answering(msgspec.json.encode(listed)), _answering(content)
     host = tmp_path / "host"
     host.mkdir()
-    with pytest.raises(ProcessFailed):
-        await voices.fetch(f"http://127.0.0.1:{port}", RemoteConfig(), VoiceFolder(host))
+    async with served_app(web.get("/v1/voices", voice_list), web.get("/v1/voices/{hash}", voice)) as port:
+        with pytest.raises(ProcessFailed):
+            await voices.fetch(f"http://127.0.0.1:{port}", RemoteConfig(), VoiceFolder(host))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []  # noqa: ASYNC240 - a test
-    await runner.cleanup()
 
 
 def _answering(body: bytes) -> Callable[[web.Request], Any]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from tests.support.served_app import served_app
+
 Behaviour = Callable[[web.WebSocketResponse], Awaitable[None]]
 
 
@@ -75,14 +77,7 @@ class Application:
 @asynccontextmanager
 async def running_application() -> AsyncIterator[Application]:
     application = Application()
-    app = web.Application()
-    app.router.add_get("/relay", application.handle)
-    app.router.add_get("/audio", application.serve_file)
-    runner = web.AppRunner(app, shutdown_timeout=0.2)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    application.url = f"ws://127.0.0.1:{runner.addresses[0][1]}/relay?secret=4711"
-    try:
+    routes = web.get("/relay", application.handle), web.get("/audio", application.serve_file)
+    async with served_app(*routes) as port:
+        application.url = f"ws://127.0.0.1:{port}/relay?secret=4711"
         yield application
-    finally:
-        await runner.cleanup()

@@ -10,6 +10,8 @@ from typing import Any
 from aiohttp import web
 from standardwebhooks import Webhook
 
+from tests.support.served_app import served_app
+
 Json = dict[str, Any]
 Behaviour = Callable[[web.Request, Json], Awaitable[web.StreamResponse]]
 
@@ -62,15 +64,6 @@ class Receiver:
 @asynccontextmanager
 async def receiver(*, secret: str, port: int = 0, behaviour: Behaviour = take) -> AsyncIterator[Receiver]:
     it = Receiver(secret=secret, behaviour=behaviour)
-    app = web.Application()
-    app.router.add_post("/events", it.receive)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
-    await site.start()
-    bound = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr] # noqa: SLF001
-    it.url = f"http://127.0.0.1:{bound}/events"
-    try:
+    async with served_app(web.post("/events", it.receive), port=port) as bound:
+        it.url = f"http://127.0.0.1:{bound}/events"
         yield it
-    finally:
-        await runner.cleanup()

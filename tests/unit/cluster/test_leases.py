@@ -11,7 +11,6 @@ from cc_tts.cluster import leases as leases_module
 from cc_tts.cluster.leases import TTL_S, TenantLeases
 from cc_tts.cluster.messages import Leases, TenantShare, TenantUse
 from cc_tts.config.schema import TenantConfig
-from cc_tts.tenants.quotas import TenantQuotas
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -177,18 +176,3 @@ def test_what_many_reports_ask_for_is_worked_out_once_a_second(monkeypatch: pyte
         one.report()
     assert (two.held or 0) > 90
     assert (one.held or 0) >= 1
-
-
-def test_books_of_two_nodes_keep_to_one_limit() -> None:
-    clock = FakeClock()
-    tenants = {"acme": TenantConfig(max_calls=7)}
-    leases = TenantLeases(tenants, clock=clock)
-    books = {f"line-{number}": TenantQuotas(tenants, clock=clock, node=number, num_nodes=2) for number in range(2)}
-    assert sum(book.limit("acme", "calls") or 0 for book in books.values()) == 7
-    for _ in range(10):
-        clock.advance(2000)
-        for name, book in books.items():
-            leases.report(name, book.use())
-            book.on_leases(leases.shares(name))
-            assert sum(each.limit("acme", "calls") or 0 for each in books.values()) <= 7
-    assert sorted(book.limit("acme", "calls") or 0 for book in books.values()) == [3, 4]

@@ -65,6 +65,12 @@ class Bench:
                 self.line.tick(self.now_ns)
             self.now_ns += TICK_NS
 
+    def speak(self, milliseconds: int, *, speech_id: int = 1, at_ms: float = 0.0) -> None:
+        """Give it all of a request."""
+        self.line.begin(speech_id, at_ms)
+        self.line.write(pcm(milliseconds, self.line.rate_hz or 0))
+        self.line.finish()
+
     def heads(self) -> list[tuple[int, int, int]]:
         """The second octet, the sequence number, and the timestamp of each packet."""
         return [struct.unpack(">xBHI", data[:8]) for data, _ in self.socket.sent]
@@ -77,9 +83,7 @@ def pcm(milliseconds: int, rate_hz: int = 8000) -> bytes:
 @pytest.mark.parametrize(("delay_ms", "num_silent"), [(100, 5), (90, 5), (0, 1)])
 def test_all_was_heard_when_the_silence_behind_it_was_sent(delay_ms: int, num_silent: int) -> None:
     bench = Bench(delay_ms=delay_ms)
-    bench.line.begin(1)
-    bench.line.write(pcm(200))
-    bench.line.finish()
+    bench.speak(200)
     bench.tick(50)
     assert bench.played == [10 + num_silent]
     assert len(bench.socket.sent) == bench.played[0]
@@ -90,9 +94,7 @@ def test_all_was_heard_when_the_silence_behind_it_was_sent(delay_ms: int, num_si
 def test_the_clock_of_rtp_goes_on_between_requests_and_the_first_packet_has_the_marker() -> None:
     bench = Bench()
     for speech_id in (1, 2):
-        bench.line.begin(speech_id)
-        bench.line.write(pcm(100))
-        bench.line.finish()
+        bench.speak(100, speech_id=speech_id)
         bench.tick(50)
     markers = [at for at, (second, _, _) in enumerate(bench.heads()) if second & 0x80]
     assert len(markers) == 2
@@ -139,9 +141,7 @@ def test_requests_that_are_stopped_before_a_frame_leave_nothing_behind() -> None
         bench.line.write(pcm(100))
         bench.line.cut()
     assert not bench.line.is_busy
-    bench.line.begin(200)
-    bench.line.write(pcm(200))
-    bench.line.finish()
+    bench.speak(200, speech_id=200)
     bench.tick(50)
     assert bench.played == [15]
 
@@ -152,9 +152,7 @@ def test_a_jump_counts_from_its_place() -> None:
     bench.line.write(pcm(1000))
     bench.tick(10)
     bench.line.cut()
-    bench.line.begin(1, 3000.0)
-    bench.line.write(pcm(200))
-    bench.line.finish()
+    bench.speak(200, at_ms=3000.0)
     bench.tick(30)
     assert bench.line.played_ms == 3200
     assert bench.progress[-1][:2] == (1, 3200.0)
@@ -171,9 +169,7 @@ def test_a_jump_counts_from_its_place() -> None:
 )
 def test_frames_are_those_of_the_codec(codec: Codec, payload: int) -> None:
     bench = Bench(codec)
-    bench.line.begin(1)
-    bench.line.write(pcm(100, codec.rate_hz))
-    bench.line.finish()
+    bench.speak(100)
     bench.tick(3)
     data, to = bench.socket.sent[1]
     assert (len(data) - 12, data[1] & 0x7F, to) == (payload, codec.payload_type, ("192.0.2.1", 4000))
@@ -184,9 +180,7 @@ def test_frames_are_those_of_the_codec(codec: Codec, payload: int) -> None:
 def test_a_client_that_holds_its_audio_gets_no_packets_and_the_text_goes_on() -> None:
     bench = Bench()
     bench.line.set_target(Target("192.0.2.1", 4000, STATIC[0], is_active=False))
-    bench.line.begin(1)
-    bench.line.write(pcm(100))
-    bench.line.finish()
+    bench.speak(100)
     bench.tick(20)
     assert not bench.socket.sent
     assert (bench.played, bench.unsent) == ([0], [""])
@@ -195,9 +189,7 @@ def test_a_client_that_holds_its_audio_gets_no_packets_and_the_text_goes_on() ->
 @pytest.mark.parametrize(("num_lost", "unsent"), [(5, ""), (50, "Network is unreachable")])
 def test_it_is_told_that_no_packet_of_a_request_could_be_sent(num_lost: int, unsent: str) -> None:
     bench = Bench()
-    bench.line.begin(1)
-    bench.line.write(pcm(200))
-    bench.line.finish()
+    bench.speak(200)
     bench.socket.error = OSError(errno.ENETUNREACH, "Network is unreachable")
     bench.tick(num_lost)
     bench.socket.error = None

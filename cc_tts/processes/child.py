@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import os
 import queue
 import signal
@@ -140,6 +141,8 @@ def run(
             log.error("cannot_start", detail=detail)
             channel.send(StartFailed(detail[:MAX_REASON_CHARS]))
             return EXIT_NO_START
+        gc.collect()
+        gc.freeze()  # what is loaded stays: later collections, and the one at the end, need not look at it
         link.is_starting = False
         channel.send(Ready())
         while not link.is_over:

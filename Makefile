@@ -19,6 +19,8 @@ HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.uti
 # where PyTorch is not installed all of it is Any: what strict mode says of Any then is not about our code
 WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-return-any --no-warn-unused-ignores --no-warn-unreachable
 
+NOT_SLOW := $(if $(COMPLETE),,-m "not slow")
+
 # Without bytecode each of the many processes that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -78,11 +80,11 @@ check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports
 
 unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
-	$(BIN)/pytest -q -n auto tests/unit tests/architecture
+	$(BIN)/pytest -q -n auto $(NOT_SLOW) tests/unit tests/architecture
 
-test: $(DEVSTAMP) $(UASTAMP) check ## everything but what waits for real timers; COMPLETE=1: that too, as CI does
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n auto tests/unit tests/architecture
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n 6 --dist worksteal --ignore=tests/unit --ignore=tests/architecture$(if $(COMPLETE),, -m "not slow") --ignore-glob='*/test_asterisk*.py' --durations=25
+test: $(DEVSTAMP) $(UASTAMP) check ## everything but what is slow, as what waits for real timers; COMPLETE=1: that too, as CI does
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n auto $(NOT_SLOW) tests/unit tests/architecture
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 6 --dist worksteal --ignore=tests/unit --ignore=tests/architecture $(NOT_SLOW) --ignore-glob='*/test_asterisk*.py' --durations=25
 	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile tests/e2e/test_asterisk*.py # not beside the others: what Asterisk records is compared frame by frame
 
 fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets; SEED=N: the same inputs again

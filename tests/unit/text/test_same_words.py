@@ -17,8 +17,8 @@ pytestmark = pytest.mark.unit
 
 SIZES = (1, 2, 3, 7, 20)
 """Characters of a token."""
-NUM_PARTS = 2
-"""Parts of the tables, for as many processes."""
+PARTS = (0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow))
+"""Parts of the tables: the six thousand lines take a quarter of a minute."""
 DATA = Path(__file__).parents[2] / "data" / "text"
 LINES = {
     "en-US": [
@@ -105,10 +105,10 @@ async def test_tokens_of_any_size_are_said_in_the_words_of_the_whole_text(normal
     assert wrong_lines(normalizer, lines) == []
 
 
-@pytest.mark.parametrize("part", range(NUM_PARTS))
+@pytest.mark.parametrize("part", PARTS)
 async def test_each_line_of_the_tables_in_tokens_of_one_of_the_sizes(normalizer: Normalizer, part: int) -> None:
     """Neighbours in a table are of one kind, so each kind meets each size."""
     lines = list(written_lines())
     assert len(lines) > 1000
     sized = [(*line, SIZES[index % len(SIZES)]) for index, line in enumerate(lines)]
-    assert wrong_lines(normalizer, sized[part::NUM_PARTS]) == []
+    assert wrong_lines(normalizer, sized[part :: len(PARTS)]) == []

@@ -100,6 +100,7 @@ class UserAgent(Agent[Leg]):
         library.set_log_level(settings.log.pjsip_level)
         self._endpoint.libCreate()
         self._endpoint.libInit(pj_config.library_config(settings, self._build, self._log_writer))
+        library.set_name(b"cc-tts")
         build_limit = int(library.max_calls())
         self._capacity = Capacity(
             settings, self._build, build_limit=build_limit, num_pjsua_calls=library.num_calls, clock=self._clock

@@ -170,6 +170,48 @@ async def test_a_bad_offer_is_found_wherever_it_is(server: Server, content_type:
         assert (await caller.final()).status == 400
 
 
+BODIES_WITHOUT_SDP = {
+    "parts behind another boundary": (
+        'multipart/mixed;boundary="z"',
+        "--b\r\nContent-Type: application/sdp\r\n\r\n{}\r\n--b--\r\n",
+    ),
+    "no last boundary": ('multipart/mixed;boundary="b"', "--b\r\nContent-Type: application/sdp\r\n\r\n{}"),
+    "no part for SDP": ('multipart/mixed;boundary="b"', "--b\r\nContent-Type: text/plain\r\n\r\nhi\r\n--b--\r\n"),
+    "another type": ("text/plain", "{}"),
+    "no type": ("", "{}"),
+}
+
+
+@pytest.mark.parametrize(("content_type", "body"), BODIES_WITHOUT_SDP.values(), ids=BODIES_WITHOUT_SDP)
+async def test_a_body_in_which_no_offer_is_found_is_not_taken_for_none(
+    server: Server, content_type: str, body: str
+) -> None:
+    parts = body.format(HEAD + AUDIO)
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.send("INVITE", body=parts, content_type=content_type)
+        answer = await caller.acknowledge(415)
+        assert answer.header("Accept") == "application/sdp"
+    async with RawCaller("silent", server.sip_port) as caller:
+        await caller.establish()
+        caller.send("INVITE", body=parts, content_type=content_type)
+        await caller.acknowledge(415)
+        assert (await caller.bye()).status == 200, "the call went on"
+
+
+async def test_what_follows_a_body_of_zero_bytes_is_no_body(server: Server) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.send("INVITE", headers=b"Content-Length: 0\r\n\r\n", body="junk", content_type="")
+        assert (await caller.final()).status == 200
+        caller.ack()
+
+
+async def test_warnings_of_pjsip_do_not_name_the_machine(server: Server) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.invite(headers=b"Replaces: none;to-tag=a;from-tag=b\r\n")
+        answer = await caller.acknowledge(481)
+        assert (answer.header("Warning") or "").split()[1] == "cc-tts"
+
+
 @pytest.mark.parametrize("text", ["", "\r\n", "\n", "\r\n" * 9])
 async def test_a_part_for_sdp_that_is_blank(server: Server, text: str) -> None:
     parts = f"--b\r\nContent-Type: application/sdp\r\n\r\n{text}\r\n--b--\r\n"

@@ -6,7 +6,9 @@ value out of bounds. The fault is named by a JSON pointer (RFC 6901).
 """
 
 import asyncio
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -94,15 +96,25 @@ def decode(body: bytes, kind: type[T]) -> T:
     """Decode JSON as a ``kind``.
 
     Raises:
-        MalformedRequest: not JSON, not UTF-8, or of the wrong shape.
+        MalformedRequest: not JSON, not UTF-8, of the wrong shape, or a key comes twice.
         Unprocessable: a value is out of its bounds.
     """
     if not body:
         raise MalformedRequest("a body is needed")
     try:
-        return msgspec.json.decode(mended(body), type=kind)
+        decoded = msgspec.json.decode(mended(body), type=kind)
+        # msgspec takes the last of equal keys
+        json.loads(body, object_pairs_hook=_check_keys, parse_int=str, parse_float=str)
     except UNREADABLE as error:
         raise explained(error, kind) from None
+    return decoded
+
+
+def _check_keys(pairs: list[tuple[str, object]]) -> None:
+    """Refuse a key that comes twice, of which other readers may take another one (RFC 8259 §4)."""
+    if len(dict(pairs)) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise MalformedRequest(f"the key {name[:MAX_SHOWN_CHARS]!r} comes twice")
 
 
 def explained(error: Exception, kind: Any) -> ClientError:

@@ -167,6 +167,7 @@ class CLibrary:
         self._erase = self.bind("pj_list_erase", None, pointer)
         self._capability = self.bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
         self._endpoint = self.bind("pjsua_get_pjsip_endpt", pointer)
+        self._endpoint_name = self.bind("pjsip_endpt_name", pointer, pointer)
         self._pool_create = self.bind("pjsua_pool_create", pointer, text, ctypes.c_size_t, ctypes.c_size_t)
         self._pool_release = self.bind("pj_pool_release", None, pointer)
         self._from_pj = self.bind(_FROM_PJ, None, pointer, pointer)
@@ -199,6 +200,11 @@ class CLibrary:
     @property
     def endpoint(self) -> int:
         return int(self._endpoint())
+
+    def set_name(self, name: bytes) -> None:
+        """Have PJSIP's warnings name this agent (RFC 3261 §20.43), not the machine."""
+        self._name = String.from_address(self._endpoint_name(self._endpoint()))  # kept, and ``name`` with it
+        self._name.ptr, self._name.slen = name, len(name)
 
     @property
     def some_address(self) -> int:

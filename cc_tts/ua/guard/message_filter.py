@@ -1,9 +1,9 @@
 """Keeps from PJSIP what it asserts of a message and does not check, and answers what it answers wrongly.
 
-In a request: a session description that is none, or of which nothing can be served, gets 400 or 488 with a Warning (RFC 3261
-§20.43), also inside a call; out of an ACK it is taken, so that the call ends as one whose offer nobody answered (RFC 3264
-§4). INFO is answered here: PJSIP reads past the end of a line that has none, and knows no ``application/dtmf``. So is NOTIFY
-of a REFER of ours (RFC 3515), of which PJSIP asserts what it is like.
+In a request: a session description that is none, or of which nothing can be served, gets 400, 415 or 488 with a Warning (RFC
+3261 §20.43), also inside a call; out of an ACK it is taken, so that the call ends as one whose offer nobody answered (RFC
+3264 §4). INFO is answered here: PJSIP reads past the end of a line that has none, and knows no ``application/dtmf``. So is
+NOTIFY of a REFER of ours (RFC 3515), of which PJSIP asserts what it is like.
 
 In a response, which cannot be refused: what cannot be used is taken out. A 183 is then as a 180; a 200 without an answer
 ends the call; where Contact is no SIP URI requests go to the one that we called. Without a tag in To a response belongs to
@@ -15,6 +15,7 @@ call slot, which PJSUA has given to another call by then. Runs on: the SIP threa
 
 import re
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final
 
 from cc_tts import logs
@@ -131,12 +132,13 @@ class MessageFilter:
             self._drop_unusable_answer(rdata, host, message, method)
         if method not in _OFFERING:
             return False
-        fault = self._fault_of_offer(rdata)
+        fault = self._fault_of_offer(rdata, has_body=sip_message.has_body(message))
         if fault is None:
             return False
-        if fault.status == 400:  # noqa: PLR2004 - Bad Request
+        if fault.status == HTTPStatus.BAD_REQUEST:
             self._on_malformed(host)
-        self._c.respond(rdata, fault.status, (("Warning", f'{fault.warning} cc-tts "{fault.text}"'),))
+        warning = (("Warning", f'{fault.warning} cc-tts "{fault.text}"'),)
+        self._c.respond(rdata, fault.status, (*warning, *(_ACCEPT if fault is _NO_OFFER else ())))
         return True
 
     def _on_response(self, rdata: int) -> bool:
@@ -190,9 +192,11 @@ class MessageFilter:
         checked = self._check(*found)
         return checked.fault or (_NOT_OFFERED if checked.unusable else None)
 
-    def _fault_of_offer(self, rdata: int) -> sdp_check.Fault | None:
+    def _fault_of_offer(self, rdata: int, *, has_body: bool) -> sdp_check.Fault | None:
         """Return why an offer cannot be used. In a usable one m-lines are switched off and codecs reported."""
         found = self._c.sdp(rdata, repaired)
+        if found is None and has_body:  # PJSIP takes what it cannot read for no body, and would answer with an offer
+            return _NO_OFFER
         checked = self._check(*found) if found else sdp_check.Checked()
         if checked.fault is not None:
             return checked.fault
@@ -247,6 +251,9 @@ def _guarded(step: OnMessage) -> OnMessage:
     return on_message
 
 
+_NO_OFFER: Final = sdp_check.Fault(415, 399, "There is no SDP in the body")
+_ACCEPT: Final = (("Accept", "application/sdp"),)
+"""A 415 says what is accepted (RFC 3261 §21.4.13)."""
 _NO_SDP: Final = sdp_check.Fault(488, 399, "The body is no SDP")
 _UNREADABLE: Final = sdp_check.Fault(400, 399, "The SDP is malformed")
 _NOT_OFFERED: Final = sdp_check.Fault(488, 399, "More was answered than was offered")

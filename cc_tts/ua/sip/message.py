@@ -64,6 +64,12 @@ def body_of(message: str) -> str:
     return message.partition("\r\n\r\n")[2]
 
 
+def has_body(message: str) -> bool:
+    """Whether it has more of a body than line ends. What follows a body of zero bytes is none (RFC 3261 §18.3)."""
+    length = header_value(message, "content-length")
+    return bool(body_of(message).strip()) and (not length or bool(length.strip("0")))
+
+
 def cseq_method(message: str) -> str:
     return header_value(message, "cseq").rpartition(" ")[2]
 

@@ -33,6 +33,15 @@ def fault_of(body: bytes) -> ClientError:
 
 
 @pytest.mark.parametrize(
+    "body", [b'{"word": "a", "word": "b"}', b'{"named": {"k": 1, "\\u006b": 1}}', b'{"x": [{"y": 1, "y": 1}]}']
+)
+def test_a_key_that_comes_twice_is_refused(body: bytes) -> None:
+    error = fault_of(body)
+    assert type(error) is MalformedRequest
+    assert error.detail.endswith("comes twice")
+
+
+@pytest.mark.parametrize(
     ("body", "kind", "pointer"),
     [
         (b'{"x": [{"y": 1}, {"y": "2"}]}', MalformedRequest, "/x/1/y"),

@@ -1,7 +1,5 @@
 """The addresses of ``[cluster]``."""
 
-from typing import Any
-
 import pytest
 
 from cc_tts.config import cluster
@@ -50,29 +48,6 @@ def test_addresses(text: str, url: str) -> None:
 )
 def test_what_is_no_address(text: str) -> None:
     assert cluster.base_url(text) is None
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"base_url": "line-1:8080"}, r"cluster\.base_url: 'line-1:8080' is not the address of an API; write http"),
-        ({"nodes": {"line-2": "line-2:8080"}}, r"cluster\.nodes\.line-2: 'line-2:8080' is not the address"),
-        ({"nodes": {"line 2": B}}, "'line 2' is no name of a node"),
-        ({"nodes": {"": B}}, "'' is no name of a node"),
-        ({"nodes": {"x" * 65: B}}, "is no name of a node"),
-        (
-            {"nodes": {"line-1": B}, "base_url": A},
-            r"line-1 is this server, with another address than cluster\.base_url",
-        ),
-        ({"nodes": {"line-2": f"{A}/"}, "base_url": A}, "line-2 and cluster.base_url have the same address"),
-        ({"nodes": {"line-2": A, "line-3": A}}, "line-3 and cluster.nodes.line-2 have the same address"),
-        ({"nodes": {f"line-{number}": f"{A}/{number}" for number in range(1001)}}, "1000 are possible"),
-        ({"nodes": {"line-2": 7}}, r"cluster\.nodes"),
-    ],
-)
-def test_what_makes_no_sense(section: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        configuration.from_tree({"server": {"node": "line-1"}, "cluster": section})
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:

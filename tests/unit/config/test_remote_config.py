@@ -38,41 +38,6 @@ def test_what_is_no_address(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        ({"tts": {"workers": ["grpc://8.8.8.8:7400"]}}, "without TLS only loopback and private addresses"),
-        ({"tts": {"workers": ["grpcs://gpu-1:7400"]}}, r"remote\.ca_file, which is empty"),
-        ({"tts": {"workers": ["dns:10.0.0.1:7400"]}}, "dns: takes a name"),
-        ({"tts": {"workers": ["grpc://10.0.0.1:1"] * 2}}, "names a worker twice"),
-        ({"tts": {"devices": []}}, r"tts\.devices is empty"),
-        ({"tts": {"generations": {"1": 1.0}}}, r"tts\.generations is set, but tts\.workers names no worker"),
-        ({"tts": {"workers": WORKERS, "generations": {"a b": 1.0}}}, "'a b' is no name of a generation"),
-        ({"tts": {"workers": WORKERS, "generations": {"": 1.0}}}, "'' is no name of a generation"),
-        ({"tts": {"workers": WORKERS, "generations": {"1" * 33: 1.0}}}, "is no name of a generation"),
-        ({"tts": {"workers": WORKERS, "generations": {"1": 1.1}}}, r"tts\.generations.*at most 1 "),
-        ({"tts": {"workers": WORKERS, "generations": {"1": -0.1}}}, r"tts\.generations"),
-        ({"tts": {"workers": WORKERS, "generations": {"1": 0.6, "2": 0.6}}}, r"the shares add up to 1\.2"),
-        ({"tts": {"workers": WORKERS, "generations": {str(each): 0.1 for each in range(9)}}}, "names 9 generations"),
-        ({"remote": {"certificate_file": "a.pem"}}, "are set together or not at all"),
-        ({"remote": {"token": "with a space"}}, r"remote\.token"),
-        ({"remote": {"token": "short"}}, r"remote\.token"),
-        ({"tts": {"fallback_engine": "onnx"}}, r"tts\.fallback_engine"),
-        ({"tts": {"workers": ["pool:8.8.8.8:8090"]}}, "without TLS only loopback and private addresses"),
-        ({"tts": {"workers": ["pool:a:1", "pool:b:1"]}}, "names 2 pools"),
-        ({"cluster": {"pool_url": "10.0.0.9:8090"}}, "is not the address of a pool"),
-        ({"cluster": {"pool_url": "http://10.0.0.9:8090/v1"}}, "is not the address of a pool"),
-        ({"cluster": {"pool_url": "http://[::1"}}, "is not the address of a pool"),
-        ({"cluster": {"pool_url": "http://8.8.8.8:8090"}}, "without TLS only loopback and private addresses"),
-        ({"cluster": {"pool_url": "https://pool:8090"}}, r"remote\.ca_file, which is empty"),
-        ({"cluster": {"pool_url": "http://10.0.0.9:1"}, "tts": {"workers": ["pool:10.0.0.9:2"]}}, "they are two pools"),
-    ],
-)
-def test_what_makes_no_sense(tree: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        configuration.from_tree(tree)
-
-
-@pytest.mark.parametrize(
     ("tree", "url"),
     [
         ({}, ""),

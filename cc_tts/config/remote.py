@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 from cc_tts.config.schema import Config, RemoteConfig
 from cc_tts.config.sip_uri import MAX_PORT
+from cc_tts.egress.hosts import usable_url
 from cc_tts.errors import ConfigError
 
 GENERATION: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,31}"
@@ -120,20 +120,16 @@ def _pool_faults(config: "Config") -> Iterator[str]:
         yield f"tts.workers names {len(pools)} pools; a server has one"
     if not url:
         return
-    try:
-        found = urlsplit(url)
-        is_url = found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
-        is_bare = found.path in ("", "/") and not (found.query or found.fragment or found.username)
-    except ValueError:
-        is_url = is_bare = False
-    if not is_url or not is_bare or not re.fullmatch("[!-~]+", url):
+    found = usable_url(url, "http", "https")
+    if found is None or found.raw_path != "/" or found.raw_query_string:
         yield f"cluster.pool_url: {shown(url)} is not the address of a pool; write it as in http://10.0.0.9:8090"
         return
     if found.scheme == "https" and not remote.ca_file:
         yield f"cluster.pool_url: {url} is checked against remote.ca_file, which is empty; name the CA of the pool there"
-    if found.scheme == "http" and _ip(str(found.hostname)) is not None and not is_private(str(found.hostname)):
+    host = str(found.host)
+    if found.scheme == "http" and _ip(host) is not None and not is_private(host):
         yield (
-            f"cluster.pool_url: without TLS only loopback and private addresses are allowed, and {found.hostname} is none; "
+            f"cluster.pool_url: without TLS only loopback and private addresses are allowed, and {host} is none; "
             "use https://, or a private address"
         )
     for text in pools:
@@ -141,7 +137,7 @@ def _pool_faults(config: "Config") -> Iterator[str]:
             address = parse(text)
         except ConfigError:
             return
-        if (address.host, address.port) != (found.hostname, found.port or (443 if found.scheme == "https" else 80)):
+        if (address.host, address.port) != (host, found.port):
             yield f"tts.workers has {text}, and cluster.pool_url is {url}: they are two pools; a server has one"
 
 

@@ -2,12 +2,11 @@
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator
 from typing import Final
-from urllib.parse import urlsplit
 
 from cc_tts.config.schema import Config, WebhookConfig
+from cc_tts.egress.hosts import usable_url
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
@@ -29,13 +28,8 @@ def key_of(secret: str) -> bytes:
 
 def url_fault(url: str, *, may_have_user: bool = True) -> str:
     """Return why events cannot be sent there; empty if they can."""
-    try:
-        parts = urlsplit(url)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment
-        is_usable = is_usable and parts.port != 0 and (may_have_user or parts.username is None)
-    except ValueError:
-        is_usable = False
-    return "" if is_usable and re.fullmatch("[!-~]+", url) else "is not a URL as in https://app.example.com/events"
+    found = usable_url(url, "http", "https", may_have_user=may_have_user)
+    return "is not a URL as in https://app.example.com/events" if found is None else ""
 
 
 def faults(config: Config) -> Iterator[str]:

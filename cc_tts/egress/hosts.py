@@ -65,8 +65,8 @@ def is_host_entry(text: str) -> bool:
     return True
 
 
-def usable_url(text: str, *schemes: str) -> "URL | None":
-    """Return the client's URL as it is requested; ``None`` if it has another scheme, or a user or a fragment."""
+def usable_url(text: str, *schemes: str, may_have_user: bool = False) -> "URL | None":
+    """Return a URL as it is requested; ``None`` if it has another scheme, or a fragment, or a user that it may not have."""
     from yarl import URL  # most processes that have the configuration check none
 
     if not re.fullmatch("[!-~]+", text):
@@ -76,7 +76,8 @@ def usable_url(text: str, *schemes: str) -> "URL | None":
         is_usable = url.scheme in schemes and bool(url.raw_host) and url.port not in (None, 0)
     except ValueError:
         return None
-    return url if is_usable and "@" not in url.raw_authority and not url.raw_fragment else None
+    has_user = "@" in url.raw_authority and not may_have_user
+    return url if is_usable and not has_user and not url.raw_fragment else None
 
 
 def _address(text: str) -> IpAddress | None:

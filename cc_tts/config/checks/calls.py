@@ -1,8 +1,6 @@
 """How routes must fit together, and to transfers, recordings, relays and prompts."""
 
-import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from cc_tts.config.record import RouteRecordConfig
 from cc_tts.config.schema import Config, RouteConfig
@@ -10,7 +8,7 @@ from cc_tts.config.sections.prompts import fault_of_url, is_url
 from cc_tts.config.sections.relay import relay_url
 from cc_tts.config.sip_uri import AllowedTargets, uri_fault
 from cc_tts.config.webhooks import key_of
-from cc_tts.egress.hosts import AllowedHosts
+from cc_tts.egress.hosts import AllowedHosts, usable_url
 
 
 def routes(config: Config) -> Iterator[str]:
@@ -47,12 +45,7 @@ def _transfer(user: str, route: RouteConfig, config: Config) -> Iterator[str]:
 
 
 def _media_url(user: str, route: RouteConfig) -> Iterator[str]:
-    try:
-        url = urlsplit(route.media_url)
-        is_usable = url.scheme in ("ws", "wss") and bool(url.hostname) and not url.fragment and url.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable or not re.fullmatch("[!-~]+", route.media_url):
+    if usable_url(route.media_url, "ws", "wss", may_have_user=True) is None:
         yield f"routes.{user}.media_url is not a URL of a WebSocket, as in wss://app.example.com/calls"
     if route.answer != "now":
         yield f'routes.{user}.media_url: the call is answered when the application is connected, so leave answer = "now"'

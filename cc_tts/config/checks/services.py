@@ -3,10 +3,10 @@
 import ipaddress
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from cc_tts.config.schema import MAX_TENANTS, Config
 from cc_tts.config.sip_uri import is_ip_address
+from cc_tts.egress.hosts import usable_url
 from cc_tts.errors import did_you_mean
 
 
@@ -63,10 +63,5 @@ def mrcp(config: Config) -> Iterator[str]:
 
 def tracing(config: Config) -> Iterator[str]:
     endpoint = config.tracing.endpoint
-    try:
-        url = urlsplit(endpoint)
-        is_url = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
-    except ValueError:
-        is_url = False
-    if endpoint and (not is_url or url.query or url.fragment or url.username):
+    if endpoint and ((url := usable_url(endpoint, "http", "https")) is None or url.raw_query_string):
         yield 'tracing.endpoint: write the base URL of a collector that takes OTLP over HTTP, as in "http://otel:4318"'

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Final
 
 _UNKNOWN_SIZE: Final = 0xFFFF_FFFF
+_PCM: Final = 1
+_ULAW: Final = 7
+"""``WAVE_FORMAT_PCM`` and ``WAVE_FORMAT_MULAW`` of the RIFF spec."""
 
 
 def check_path(path: Path) -> None:
@@ -58,12 +61,22 @@ def encoded(pcm: bytes, *, rate_hz: int, chunks: bytes = b"") -> bytes:
     return header(rate_hz=rate_hz, num_bytes=len(pcm), chunks=chunks) + pcm
 
 
-def header(*, rate_hz: int, num_bytes: int | None = None, chunks: bytes = b"") -> bytes:
-    """The header of a WAV file of signed 16-bit mono PCM, up to its samples, with these RIFF chunks.
+def header(
+    *, rate_hz: int, num_bytes: int | None = None, chunks: bytes = b"", num_channels: int = 1, is_ulaw: bool = False
+) -> bytes:
+    """The header of a WAV file, up to its samples, with these RIFF chunks. The samples are signed 16-bit PCM, or µ-law if
+    ``is_ulaw`` (Microsoft RIFF, 1991 and 1994).
 
     ``num_bytes`` ``None``: the length is not known yet. Both sizes are 0xFFFFFFFF then, as those of ffmpeg and SoX.
     """
-    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate_hz, rate_hz * 2, 2, 16)
+    sample_bytes = 1 if is_ulaw else 2
+    block = num_channels * sample_bytes
+    fields = (num_channels, rate_hz, rate_hz * block, block, 8 * sample_bytes)
+    if is_ulaw:
+        form = struct.pack("<4sIHHIIHHH", b"fmt ", 18, _ULAW, *fields, 0)
+        form += struct.pack("<4sII", b"fact", 4, (num_bytes or 0) // block)
+    else:
+        form = struct.pack("<4sIHHIIHH", b"fmt ", 16, _PCM, *fields)
     begun = b"WAVE" + form + chunks
     size = _UNKNOWN_SIZE if num_bytes is None else len(begun) + 8 + num_bytes
     data = struct.pack("<4sI", b"data", _UNKNOWN_SIZE if num_bytes is None else num_bytes)

@@ -1,12 +1,12 @@
-"""The WAV file of a recording: its header, and its samples, 16-bit PCM or µ-law (Microsoft RIFF, 1991 and 1994)."""
+"""The WAV file of a recording: its header, and its samples, 16-bit PCM or µ-law."""
 
-import struct
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from cc_tts import wav_file
 from cc_tts.audio import BYTES_PER_SAMPLE, PTIME_MS, AudioFormat
 from cc_tts.config.record import Encoding, Tracks
 from cc_tts.media import g711
@@ -14,10 +14,6 @@ from cc_tts.recorder.info import RecordingInfo
 
 Samples = npt.NDArray[np.int16] | npt.NDArray[np.uint8]
 """Samples as PCM, or µ-law that arrived encoded."""
-
-_PCM: Final = 1
-_ULAW: Final = 7
-"""``WAVE_FORMAT_PCM`` and ``WAVE_FORMAT_MULAW`` of the RIFF spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +39,12 @@ class WavFormat:
 
     def header(self, num_bytes: int) -> bytes:
         """Return the header of a file with this many bytes of samples. Its length is always the same."""
-        block = self.num_channels * self.sample_bytes
-        fields = (self.num_channels, self.rate_hz, self.rate_hz * block, block, 8 * self.sample_bytes)
-        if self.encoding == "ulaw":
-            middle = struct.pack("<4sIHHIIHHH", b"fmt ", 18, _ULAW, *fields, 0)
-            middle += struct.pack("<4sII", b"fact", 4, num_bytes // block)
-        else:
-            middle = struct.pack("<4sIHHIIHH", b"fmt ", 16, _PCM, *fields)
-        data = struct.pack("<4sI", b"data", num_bytes)
-        return struct.pack("<4sI4s", b"RIFF", 4 + len(middle) + len(data) + num_bytes, b"WAVE") + middle + data
+        return wav_file.header(
+            rate_hz=self.rate_hz,
+            num_bytes=num_bytes,
+            num_channels=self.num_channels,
+            is_ulaw=self.encoding == "ulaw",
+        )
 
     def encode(self, samples: Samples) -> bytes:
         data = samples.tobytes()

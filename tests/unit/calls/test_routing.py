@@ -15,7 +15,6 @@ from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig
 from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import (
-    CcTtsError,
     ClientError,
     Forbidden,
     MalformedRequest,
@@ -290,7 +289,8 @@ PARAMETERS = {
     "voice": ("%ff",),
     "locale": ("%",),
 }
-Refusal = tuple[str, dict[str, str], type[CcTtsError], str]
+STATUSES: dict[type[ClientError], int] = {MalformedRequest: 400, SsmlMalformed: 400, NotFound: 404, TextTooLong: 413}
+Refusal = tuple[str, dict[str, str], type[ClientError], str]
 REFUSED: list[Refusal] = [
     *(("hello@tts", {name: value}, MalformedRequest, name) for name, values in HEADERS.items() for value in values),
     *((f"{HI};{name}={value}", {}, MalformedRequest, name) for name, values in PARAMETERS.items() for value in values),
@@ -317,7 +317,7 @@ REFUSED: list[Refusal] = [
 
 @pytest.mark.parametrize(("uri", "headers", "error", "said"), REFUSED)
 def test_what_cannot_be_meant_is_refused_with_its_reason(
-    uri: str, headers: dict[str, str], error: type[CcTtsError], said: str
+    uri: str, headers: dict[str, str], error: type[ClientError], said: str
 ) -> None:
     with pytest.raises(error, match=said) as caught:
         route(f"sip:{uri}", headers)

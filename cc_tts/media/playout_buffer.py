@@ -79,6 +79,7 @@ class _Queued:
     missing_bytes: int = 0
     underruns: int = 0
     next_progress: int = 0
+    num_told: int = -1
     first_speech_ns: int | None = None
 
     @property
@@ -345,7 +346,7 @@ class PlayoutBuffer:
         self._offset -= num_bytes
         head.num_read -= num_bytes
         head.next_progress = head.num_read - head.num_read % self._progress_bytes + self._progress_bytes
-        self._events(PlayoutProgress(head.utterance_id, now_ns, self._format.ms_for_bytes(head.num_read)))
+        self._tell_position(head, now_ns)
 
     def _drop(self, queued: _Queued, now_ns: int) -> bytes:
         """Finish an utterance that was cut; return its fade if it was playing."""
@@ -388,7 +389,7 @@ class PlayoutBuffer:
         head.state = _State.WAITING
         part = self._fade_out(head, room)
         self._report(head, part, now_ns)
-        self._events(PlayoutProgress(head.utterance_id, now_ns, self._format.ms_for_bytes(head.num_read)))
+        self._tell_position(head, now_ns)
         return part
 
     def _note_underrun(self, queued: _Queued, now_ns: int) -> None:
@@ -446,9 +447,14 @@ class PlayoutBuffer:
             self._events(PlayoutSpeech(head.utterance_id, now_ns))
         if head.num_read >= head.next_progress:
             if head.next_progress:
-                played_ms = self._format.ms_for_bytes(head.num_read)
-                self._events(PlayoutProgress(head.utterance_id, now_ns, played_ms))
+                self._tell_position(head, now_ns)
             head.next_progress = head.num_read - head.num_read % self._progress_bytes + self._progress_bytes
+
+    def _tell_position(self, head: _Queued, now_ns: int) -> None:
+        """Report how much was played, unless that is what was reported last."""
+        if head.num_read != head.num_told:
+            head.num_told = head.num_read
+            self._events(PlayoutProgress(head.utterance_id, now_ns, self._format.ms_for_bytes(head.num_read)))
 
 
 def ramped(pcm: bytes, num_bytes: int, *, falls: bool) -> bytes:

@@ -6,7 +6,7 @@ from array import array
 from collections import defaultdict, deque
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_tts.audio import AudioFormat
@@ -118,6 +118,7 @@ def test_every_sample_leaves_once_in_order_or_was_cut(steps: list[tuple[str, int
 
 
 @given(STEPS)
+@example([("begin", 0), ("write", 10), ("write", 90), ("read", 3), ("await more", 0), ("read", 3)])
 def test_events_of_an_utterance_come_in_order(steps: list[tuple[str, int]]) -> None:
     writer = Writer(fade_ms=5)
     for verb, number in steps:

@@ -23,7 +23,7 @@ from cc_tts.tracing.tracer import Tracer
 from cc_tts.ua import messages
 from tests.fakes.fake_engine import FakeEngine, FakeSource, tone
 from tests.fakes.fake_line import FakeClock
-from tests.fakes.fake_ua import FakeUa
+from tests.fakes.fake_ua import FakeUa, invite_of
 from tests.fakes.fake_vad import FakeVad
 
 ROUTES = {
@@ -127,7 +127,7 @@ class Exchange:
         return call_id
 
     def snapshot(self, call_id: str, state: Any = "established", **more: Any) -> messages.CallSnapshot:
-        """What the UA process would say of a call to the next server."""
+        """What the UA process would say to the next server of a call that came by an INVITE."""
         fields: dict[str, Any] = {
             "record": self.ua.records.get(call_id, b""),
             "sip_call_id": f"sip-{call_id}",
@@ -136,10 +136,20 @@ class Exchange:
             "transport": "",
             "held_by": "none",
             "media": messages.MediaActive(call_id=call_id, codec="PCMU", clock_rate_hz=8000),
-            "invite": None,
+            "invite": invite_of(call_id),
             "utterances": (),
         }
         return messages.CallSnapshot(call_id=call_id, state=state, **(fields | more))
+
+    @staticmethod
+    def adopted(*snapshots: messages.CallSnapshot) -> "Exchange":
+        """Another server with these calls, once it can speak."""
+        after = Exchange()
+        after.clock.advance(60_000)
+        for snapshot in snapshots:
+            after.ua.report(snapshot)
+        after.registry.present_adopted()
+        return after
 
     def sample(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0

@@ -38,6 +38,18 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
 """How :meth:`FakeUa.commands` names a command, and what of it is remembered besides the call."""
 
 
+def invite_of(call_id: str, user: str = "greet", **more: Any) -> messages.IncomingCall:
+    fields: dict[str, Any] = {
+        "sip_call_id": f"sip-{call_id}",
+        "caller": "<sip:alice@127.0.0.1>",
+        "callee": f"<sip:{user}@127.0.0.1>",
+        "request_uri": f"sip:{user}@127.0.0.1:5060",
+        "source": "127.0.0.1",
+        "headers": {},
+    }
+    return messages.IncomingCall(call_id=call_id, **(fields | more))
+
+
 class FakeUa:
     """``asked``: what the registry wanted, in order. ``is_ready`` False: every command is refused."""
 
@@ -154,16 +166,10 @@ class FakeUa:
         """An INVITE; returns the call's id."""
         self._calls += 1
         call_id = call_id or f"in{self._calls}"
+        uri = uri or f"sip:{user}@127.0.0.1:5060"
+        callee = callee or f"<sip:{user}@127.0.0.1>"
         self.report(
-            messages.IncomingCall(
-                call_id=call_id,
-                sip_call_id=f"sip-{call_id}",
-                caller=caller,
-                callee=callee or f"<sip:{user}@127.0.0.1>",
-                request_uri=uri or f"sip:{user}@127.0.0.1:5060",
-                source=source,
-                headers=headers or {},
-            )
+            invite_of(call_id, caller=caller, callee=callee, request_uri=uri, source=source, headers=headers or {})
         )
         return call_id
 

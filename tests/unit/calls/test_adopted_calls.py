@@ -15,6 +15,7 @@ from cc_tts.config.schema import UaConfig
 from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
+from tests.fakes.fake_ua import invite_of
 
 pytestmark = pytest.mark.unit
 
@@ -23,33 +24,6 @@ SECRET = "The code is four seven one one"
 
 def said(text: str = SECRET, **more: Any) -> Prompt:
     return Prompt(content=TextContent(text), **more)
-
-
-def invite_of(call_id: str, user: str = "greet") -> messages.IncomingCall:
-    return messages.IncomingCall(
-        call_id=call_id,
-        sip_call_id=f"sip-{call_id}",
-        caller="<sip:alice@127.0.0.1>",
-        callee=f"<sip:{user}@127.0.0.1>",
-        request_uri=f"sip:{user}@127.0.0.1:5060",
-        source="127.0.0.1",
-        headers={},
-    )
-
-
-def snapshot_of(before: Exchange, call_id: str, state: Any = "established", **more: Any) -> messages.CallSnapshot:
-    """What the UA process would say of a call of ``before``, which came by an INVITE."""
-    return before.snapshot(call_id, state, **({"invite": invite_of(call_id)} | more))
-
-
-def adopted(before: Exchange, *snapshots: messages.CallSnapshot) -> Exchange:
-    """Another server, once it can speak."""
-    after = Exchange()
-    after.clock.advance(60_000)
-    for snapshot in snapshots:
-        after.ua.report(snapshot)
-    after.registry.present_adopted()
-    return after
 
 
 def record_of(before: Exchange, call_id: str) -> records.CallRecord:
@@ -129,7 +103,7 @@ async def test_an_established_call_is_as_it_was(before: Exchange) -> None:
     call = before.registry.call(call_id)
     call.update(defaults=PromptDefaults(voice="de"), metadata={"a": "b"}, client_state="c")
     call.set_paused(paused=True)
-    after = adopted(before, snapshot_of(before, call_id, sip_code=180, held_by="remote"))
+    after = Exchange.adopted(before.snapshot(call_id, sip_code=180, held_by="remote"))
     found = after.registry.call(call_id)
     assert (found.state, found.held, found.paused) == (CallState.ESTABLISHED, True, True)
     for name in ("caller", "callee", "sip_call_id", "headers", "defaults", "metadata", "client_state", "created_at_s"):
@@ -166,7 +140,7 @@ async def test_a_prompt_that_was_to_be_the_last(
     call_id = before.talking()
     utterance = before.registry.call(call_id).speak(said(then=then, unattended=unattended))
     utterances = ((utterance.id, 300.0),) if is_played else ()
-    after = adopted(before, snapshot_of(before, call_id, utterances=utterances))
+    after = Exchange.adopted(before.snapshot(call_id, utterances=utterances))
     call = after.registry.call(call_id)
     assert list(call.utterances) == [utterance.id]
     found = after.registry.utterance(utterance.id)
@@ -185,7 +159,7 @@ async def test_prompts_behind_one_that_is_played_wait_for_their_turn(before: Exc
     call_id = before.talking()
     call = before.registry.call(call_id)
     first, second = call.speak(said()), call.speak(said(then="hangup", unattended=True))
-    after = adopted(before, snapshot_of(before, call_id, utterances=((first.id, 20.0),)))
+    after = Exchange.adopted(before.snapshot(call_id, utterances=((first.id, 20.0),)))
     assert [after.registry.utterance(each).state for each in (first.id, second.id)] == ["in_progress", "pending"]
     assert after.ua.commands("hangup") == []
     after.ua.finished(call_id, first.id)
@@ -196,7 +170,7 @@ async def test_prompts_behind_one_that_is_played_wait_for_their_turn(before: Exc
 async def test_what_is_said_next_follows_what_is_played(before: Exchange) -> None:
     call_id = before.talking()
     earlier = before.registry.call(call_id).speak(said())
-    after = adopted(before, snapshot_of(before, call_id, utterances=((earlier.id, 20.0),)))
+    after = Exchange.adopted(before.snapshot(call_id, utterances=((earlier.id, 20.0),)))
     now = after.registry.call(call_id).speak(said("Again"))
     await after.settle()
     after.ua.finished(call_id, earlier.id)
@@ -210,7 +184,7 @@ async def test_a_gather_is_broken_off_and_its_keys_stay_hidden(before: Exchange)
     before.registry.call(call_id).gather(
         GatherRequest(gather_id="pin", sensitive=True, client_state="s", then="stay", prompt=None)
     )
-    after = adopted(before, snapshot_of(before, call_id))
+    after = Exchange.adopted(before.snapshot(call_id))
     (event,) = [each for each in after.seen if each.type == "call.gather_complete"]
     data: Any = event.data
     assert (data.gather_id, data.result, data.valid, data.digits) == ("pin", "server_restarted", False, "")
@@ -225,7 +199,7 @@ async def test_a_gather_is_broken_off_and_its_keys_stay_hidden(before: Exchange)
 async def test_a_gather_that_was_to_end_the_call_does(before: Exchange) -> None:
     call_id = before.talking()
     before.registry.call(call_id).gather(GatherRequest(then="hangup"))
-    after = adopted(before, snapshot_of(before, call_id))
+    after = Exchange.adopted(before.snapshot(call_id))
     assert len(after.ua.commands("hangup")) == 1
     assert after.ua.causes == ["server_restarted"]
 
@@ -233,9 +207,7 @@ async def test_a_gather_that_was_to_end_the_call_does(before: Exchange) -> None:
 async def test_a_call_that_waits_for_its_answer_is_routed_anew_once_the_server_can_speak(before: Exchange) -> None:
     call_id = before.ua.incoming("ring")
     after = Exchange()
-    after.ua.report(
-        snapshot_of(before, call_id, "invited", sip_code=180, media=None, invite=invite_of(call_id, "ring"))
-    )
+    after.ua.report(before.snapshot(call_id, "invited", sip_code=180, media=None, invite=invite_of(call_id, "ring")))
     call = after.registry.call(call_id)
     assert (call.state, call.waits_for_answer) == (CallState.EARLY, True)
     assert after.ua.asked == [], "the engine is still loading"
@@ -249,14 +221,14 @@ async def test_a_call_that_waits_for_its_answer_is_routed_anew_once_the_server_c
 
 
 async def test_a_call_that_no_server_has_seen_is_routed_as_well(before: Exchange) -> None:
-    after = adopted(before, snapshot_of(before, "in9", "invited", media=None))
+    after = Exchange.adopted(before.snapshot("in9", "invited", media=None))
     assert after.ua.commands("answer") == [("in9",)]
     assert after.kinds("in9")[:2] == ["call.adopted", "call.incoming"]
 
 
 async def test_a_call_that_was_answered_waits_for_its_ack(before: Exchange) -> None:
     call_id = before.ua.incoming("greet")
-    after = adopted(before, snapshot_of(before, call_id, "answered"))
+    after = Exchange.adopted(before.snapshot(call_id, "answered"))
     call = after.registry.call(call_id)
     assert (call.state, call.waits_for_answer) == (CallState.INCOMING, False)
     assert "call.incoming" not in after.kinds(call_id)
@@ -270,11 +242,10 @@ async def test_what_the_leg_has_of_a_prompt_is_heard_after_the_ack_and_dropped_w
     answered, ringing = before.ua.incoming("bye"), before.ua.incoming("ring")
     await before.settle()
     (kept,), (dropped,) = (before.registry.call(each).utterances for each in (answered, ringing))
-    after = adopted(
-        before,
-        snapshot_of(before, answered, "answered", invite=invite_of(answered, "bye"), utterances=((kept, 0.0),)),
-        snapshot_of(
-            before, ringing, "invited", media=None, invite=invite_of(ringing, "ring"), utterances=((dropped, 0.0),)
+    after = Exchange.adopted(
+        before.snapshot(answered, "answered", invite=invite_of(answered, "bye"), utterances=((kept, 0.0),)),
+        before.snapshot(
+            ringing, "invited", media=None, invite=invite_of(ringing, "ring"), utterances=((dropped, 0.0),)
         ),
     )
     assert after.ua.commands("cut") == [(ringing, dropped)]
@@ -289,7 +260,7 @@ async def test_what_the_leg_has_of_a_prompt_is_heard_after_the_ack_and_dropped_w
 
 async def test_a_call_that_is_placed_goes_on_ringing_for_as_long_as_it_would_have(before: Exchange) -> None:
     call = await before.registry.originate(OriginateRequest(to="sip:bob@127.0.0.1", call_id="out", timeout_s=70.0))
-    after = adopted(before, snapshot_of(before, "out", "invited", sip_code=183, invite=None, media=None))
+    after = Exchange.adopted(before.snapshot("out", "invited", sip_code=183, invite=None, media=None))
     found = after.registry.call("out")
     assert (found.state, found.direction, found.callee) == (CallState.EARLY, "outbound", call.callee)
     assert found.timer.is_set
@@ -302,7 +273,7 @@ async def test_a_call_that_has_ended_meanwhile_ends_with_its_reason(before: Exch
     call_id = before.talking()
     before.registry.call(call_id).hangup()
     after = Exchange()
-    after.ua.report(snapshot_of(before, call_id))
+    after.ua.report(before.snapshot(call_id))
     after.ua.ended(call_id, by="local")
     after.registry.present_adopted()
     assert after.kinds(call_id) == ["call.terminated"], "there is nothing to take up"
@@ -310,7 +281,7 @@ async def test_a_call_that_has_ended_meanwhile_ends_with_its_reason(before: Exch
 
 
 async def test_a_call_of_which_nothing_is_known_is_ended(before: Exchange) -> None:
-    after = adopted(before, snapshot_of(before, "lost", record=b"?"))
+    after = Exchange.adopted(before.snapshot("lost", record=b"?"))
     assert after.registry.calls() == []
     assert [each[0] for each in after.ua.commands("hangup")] == ["lost"]
 
@@ -318,7 +289,7 @@ async def test_a_call_of_which_nothing_is_known_is_ended(before: Exchange) -> No
 async def test_an_application_that_is_dialled_is_dialled_again(before: Exchange) -> None:
     call_id = before.ua.incoming("app")
     before.ua.established(call_id)
-    after = adopted(before, snapshot_of(before, call_id))
+    after = Exchange.adopted(before.snapshot(call_id))
     ((call, url, dialect, on_failed),) = after.dialled
     assert (call.id, url, dialect) == (call_id, "ws://127.0.0.1:9/call", "cc-tts")
     on_failed()
@@ -328,7 +299,7 @@ async def test_an_application_that_is_dialled_is_dialled_again(before: Exchange)
 async def test_readers_of_events_go_on_with_the_first_of_the_new_run(before: Exchange) -> None:
     call_id = before.talking()
     last = before.events.last_id
-    after = adopted(before, snapshot_of(before, call_id))
+    after = Exchange.adopted(before.snapshot(call_id))
     with_missed = after.events.subscribe(since=last)
     assert [event.type for event in with_missed._queue] == ["call.adopted"]
 
@@ -338,7 +309,7 @@ async def test_the_user_agent_dies_while_a_call_is_taken_up(before: Exchange) ->
     utterance = before.registry.call(call_id).speak(said(then="hangup", unattended=True))
     after = Exchange()
     after.ua.is_ready = False
-    after.ua.report(snapshot_of(before, call_id))
+    after.ua.report(before.snapshot(call_id))
     after.registry.call(call_id).hangup()
     after.ua.active_calls.add(call_id)
     after.ua.die()
@@ -362,7 +333,7 @@ async def test_a_call_that_ended_without_a_server_is_accounted_for(
     after.ua.is_ready = False
     lines: list[Any] = []
     after.registry._services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]
-    after.ua.report(snapshot_of(before, call_id, invite=None, established_ns=ended_ns - 7_000_000_000))
+    after.ua.report(before.snapshot(call_id, invite=None, established_ns=ended_ns - 7_000_000_000))
     after.ua.ended(call_id, by=by, at_ns=ended_ns)
     spoken, ended = lines
     assert (spoken.utterance_id, spoken.characters, spoken.reason) == (utterance.id, len(SECRET), "error")
@@ -384,7 +355,7 @@ async def test_the_user_agent_may_forget_an_end_that_is_accounted_for(
     assert before.ua.noted == [], "it is not written yet"
     notes[0]()
     assert before.ua.noted == [call_id]
-    after = adopted(before, snapshot_of(before, "strange", record=b"of another version"))
+    after = Exchange.adopted(before.snapshot("strange", record=b"of another version"))
     after.ua.ended("strange")
     assert after.ua.noted == ["strange"], "it will not be known better later"
 
@@ -395,9 +366,9 @@ async def test_a_gather_and_a_call_that_rang_end_without_a_server_too(before: Ex
     after = Exchange()
     after.clock.advance(60_000)
     after.ua.is_ready = False
-    after.ua.report(snapshot_of(before, asked, invite=None))
+    after.ua.report(before.snapshot(asked, invite=None))
     after.ua.ended(asked)
-    after.ua.report(snapshot_of(before, ringing, "invited", invite=None, media=None, sip_code=180))
+    after.ua.report(before.snapshot(ringing, "invited", invite=None, media=None, sip_code=180))
     after.ua.ended(ringing, sip_code=487)
     assert [after.registry.call(each).state for each in (asked, ringing)] == [CallState.TERMINATED] * 2
     assert after.ended_as(ringing) == ("unanswered", "cancelled")

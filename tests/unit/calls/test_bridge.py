@@ -13,7 +13,6 @@ from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.errors import BridgeActive, BridgeImpossible, UserAgentUnavailable, WrongState
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
-from tests.unit.calls.test_adopted_calls import adopted, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -169,17 +168,17 @@ async def test_a_call_whose_other_one_hangs_up_while_they_are_bridged_is_not_lef
 
 async def test_a_call_that_is_answered_without_a_server_is_bridged_by_the_next_one(pair: Pair) -> None:
     call = await placed_for(pair, bridge_id="b1")
-    snapshots = [snapshot_of(pair.exchange, each.id, invite=None) for each in (pair.first, call)]
-    after = adopted(pair.exchange, *snapshots)
+    snapshots = [pair.exchange.snapshot(each.id, invite=None) for each in (pair.first, call)]
+    after = Exchange.adopted(*snapshots)
     assert after.ua.commands("bridge") == [(call.id, pair.first.id, "b1", "end")]
-    alone = adopted(pair.exchange, snapshots[1])
+    alone = Exchange.adopted(snapshots[1])
     assert alone.ua.causes == ["bridge_failed"]
 
 
 async def test_the_next_server_knows_of_it(pair: Pair) -> None:
     bridge_id = pair.up(client_state="s")
-    snapshots = [snapshot_of(pair.exchange, each.id, bridge_id=bridge_id) for each in (pair.first, pair.second)]
-    after = adopted(pair.exchange, *snapshots)
+    snapshots = [pair.exchange.snapshot(each.id, bridge_id=bridge_id) for each in (pair.first, pair.second)]
+    after = Exchange.adopted(*snapshots)
     assert after.registry.call(pair.first.id).bridge.other == pair.second.id
     assert pair.events(pair.first, after) == []
     after.ua.report(messages.Unbridged(pair.first.id, bridge_id, "requested"))
@@ -198,5 +197,5 @@ async def test_what_became_of_it_without_a_server_is_told_by_the_next_one(
     pair: Pair, told: list[tuple[str, Any]], *, was_up: bool, is_up: bool
 ) -> None:
     bridge_id = pair.up() if was_up else pair.bridge()
-    after = adopted(pair.exchange, snapshot_of(pair.exchange, pair.first.id, bridge_id=bridge_id if is_up else ""))
+    after = Exchange.adopted(pair.exchange.snapshot(pair.first.id, bridge_id=bridge_id if is_up else ""))
     assert pair.events(pair.first, after) == told

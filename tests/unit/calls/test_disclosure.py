@@ -31,7 +31,6 @@ from cc_tts.speech.prompt import (
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from tests.fakes.exchange import Exchange
 from tests.fakes.virtual_loop import VirtualLoop
-from tests.unit.calls.test_adopted_calls import adopted, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -284,7 +283,7 @@ async def test_the_next_server_says_it_if_it_was_not_heard(line: Line, is_heard:
     line.say()
     if is_heard:
         await line.ends()
-    after = Line(adopted(line.exchange, snapshot_of(line.exchange, line.call.id)), line.call.id)
+    after = Line(Exchange.adopted(line.exchange.snapshot(line.call.id)), line.call.id)
     after.say("What else?")
     assert after.waiting == (["What else?"] if is_heard else [LABEL, "What else?"])
 

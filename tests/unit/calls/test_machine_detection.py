@@ -12,7 +12,6 @@ from cc_tts.ua import messages
 from cc_tts.vad.answering.settings import Amd, Answered, EarlyMedia, GreetingEnded
 from cc_tts.vad.client import SpeechNotHeard
 from tests.fakes.exchange import Exchange
-from tests.unit.calls.test_adopted_calls import adopted, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -163,7 +162,7 @@ async def test_the_next_server_ends_a_detection_that_was_under_way(*, is_machine
     record = records.decode(before.ua.records["out"])
     assert record is not None
     assert record.amd_stage == ("greeting" if is_machine else "answer")
-    after = adopted(before, snapshot_of(before, "out"))
+    after = Exchange.adopted(before.snapshot("out"))
     assert results(after) == ([] if is_machine else [("unknown", "server_restarted")])
     ended = [each["by"] for each in data(after, "call.machine_greeting_ended")]
     assert ended == (["timeout"] if is_machine else [])

@@ -16,7 +16,6 @@ from cc_tts.errors import CapacityExceeded, ReferNotFound, TransferNotAllowed
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 from tests.fakes.virtual_loop import VirtualLoop
-from tests.unit.calls.test_adopted_calls import snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -192,7 +191,7 @@ async def test_another_server_tells_the_outcome(referrer: Referrer, state: str) 
     referrer.on_route("allow").refers()
     after = Exchange()
     for call_id, leg in ((referrer.placed, state), (referrer.call.id, "established")):
-        after.ua.report(snapshot_of(referrer.exchange, call_id, state=leg, invite=None))
+        after.ua.report(referrer.exchange.snapshot(call_id, state=leg, invite=None))
     if state == "invited":
         assert after.ua.commands("tell_referrer") == []
         after.ua.established(referrer.placed)
@@ -202,10 +201,10 @@ async def test_another_server_tells_the_outcome(referrer: Referrer, state: str) 
 async def test_a_call_that_ended_without_a_server_is_told_of_once_the_old_one_is_adopted(referrer: Referrer) -> None:
     referrer.on_route("allow").refers()
     after = Exchange()
-    after.ua.report(snapshot_of(referrer.exchange, referrer.placed, state="invited", invite=None))
+    after.ua.report(referrer.exchange.snapshot(referrer.placed, state="invited", invite=None))
     after.ua.ended(referrer.placed, by="remote", sip_code=486)
     assert after.ua.commands("tell_referrer") == []
-    after.ua.report(snapshot_of(referrer.exchange, referrer.call.id, invite=None))
+    after.ua.report(referrer.exchange.snapshot(referrer.call.id, invite=None))
     assert after.ua.commands("tell_referrer") == [(referrer.call.id, REFER, 486)]
     assert after.kinds(referrer.call.id).count("call.refer_complete") == 1
 
@@ -213,5 +212,5 @@ async def test_a_call_that_ended_without_a_server_is_told_of_once_the_old_one_is
 async def test_a_call_whose_refer_was_over_long_ago_is_adopted_without_a_word(referrer: Referrer) -> None:
     referrer.on_route("allow").refers()
     after = Exchange()
-    after.ua.report(snapshot_of(referrer.exchange, referrer.placed, invite=None))
+    after.ua.report(referrer.exchange.snapshot(referrer.placed, invite=None))
     assert after.sample("cctts_refers_total", result="succeeded") == 0

@@ -25,6 +25,7 @@ from cc_tts.speech.chunks import OVERLOAD_POLL_S
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
+from tests.fakes.fake_ua import invite_of
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
@@ -474,17 +475,10 @@ async def test_what_is_asserted_of_a_caller_is_told_of_trusted_peers(exchange: E
         ("127.0.0.1", {"X-A": "1", "Diversion": "<sip:d>"}, {"tenant": "red"}),
         ("10.1.2.3", {"X-A": "1"}, {}),
     ):
+        identity = {"Diversion": "<sip:d>"}
+        uri = "sip:silent@h;tenant=red"
         exchange.ua.report(
-            messages.IncomingCall(
-                call_id=source,
-                sip_call_id="s",
-                caller="<sip:alice@h>",
-                callee="<sip:silent@h>",
-                request_uri="sip:silent@h;tenant=red",
-                source=source,
-                headers={"X-A": "1"},
-                identity={"Diversion": "<sip:d>"},
-            )
+            invite_of(source, "silent", request_uri=uri, source=source, headers={"X-A": "1"}, identity=identity)
         )
         call = exchange.registry.call(source)
         assert (call.headers, call.uri_parameters) == (headers, parameters)

@@ -20,7 +20,6 @@ from cc_tts.speech.prompt import text_of
 from cc_tts.vad.client import SpeechNotHeard
 from tests.fakes.exchange import Exchange
 from tests.fakes.running_api import eventually
-from tests.unit.calls.test_adopted_calls import snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -67,7 +66,7 @@ async def test_another_server_connects_it_again_and_greets_nobody() -> None:
 
     after = Exchange()
     wanted = relaying(after)
-    after.ua.report(snapshot_of(before, call.id))
+    after.ua.report(before.snapshot(call.id))
     after.registry.present_adopted()
     (relay,) = wanted
     assert (relay.request.id, relay.request.sid) == (request.id, request.sid)
@@ -91,7 +90,7 @@ async def test_a_relay_of_a_call_without_an_answer_ends_and_begins_with_its_rout
     (first,) = begun
     after = Exchange(routes=routes)
     wanted = relaying(after)
-    after.ua.report(snapshot_of(before, first.call.id, state, established_ns=0))
+    after.ua.report(before.snapshot(first.call.id, state, established_ns=0))
     after.registry.present_adopted()
     if state == "answered":
         assert [each.request.id for each in wanted] == [first.request.id]
@@ -114,7 +113,7 @@ async def test_a_caller_whose_relay_cannot_go_on_after_a_restart_is_not_left_in_
     after = Exchange()
     after.vad.is_installed = False
     wanted = relaying(after)
-    after.ua.report(snapshot_of(before, call.id))
+    after.ua.report(before.snapshot(call.id))
     after.registry.present_adopted()
     assert not wanted
     assert [each.cause for each in ended(after)] == ["server_restarted"]

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import json
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -32,6 +32,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import messages
 from tests.fakes.exchange import ROUTES, Exchange
 from tests.fakes.fake_engine import pcm
+from tests.fakes.fake_ua import invite_of
 
 pytestmark = pytest.mark.unit
 
@@ -307,21 +308,8 @@ async def test_calls_of_a_server_before_this_one_count_as_they_did() -> None:
     talking, ringing = before.talking("silent"), before.ua.incoming("manual")
     after = exchange_of({"acme": TenantConfig(max_calls=1)})
     after.clock.advance(60_000)
-    rings = messages.IncomingCall(
-        call_id=ringing,
-        sip_call_id=f"sip-{ringing}",
-        caller="<sip:alice@127.0.0.1>",
-        callee="<sip:manual@127.0.0.1>",
-        request_uri="sip:manual@127.0.0.1:5060",
-        source="127.0.0.1",
-        headers={},
-    )
-    states: list[tuple[str, Literal["invited", "established"], messages.IncomingCall | None]] = [
-        (talking, "established", None),
-        (ringing, "invited", rings),
-    ]
-    for call_id, state, invite in states:
-        after.ua.report(before.snapshot(call_id, state, media=None, invite=invite))
+    after.ua.report(before.snapshot(talking, media=None))
+    after.ua.report(before.snapshot(ringing, "invited", media=None, invite=invite_of(ringing, "manual")))
     assert used(after)[0] == 2
     after.registry.present_adopted()
     assert used(after)[0] == 2

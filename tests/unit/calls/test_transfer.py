@@ -13,8 +13,8 @@ from cc_tts.errors import TransferActive, TransferNotAllowed, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
+from tests.fakes.fake_ua import invite_of
 from tests.fakes.virtual_loop import VirtualLoop
-from tests.unit.calls.test_adopted_calls import invite_of, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -364,7 +364,7 @@ def adopted(referrer: Referrer, *told: tuple[messages.ToldBy, int], **more: Any)
     )
     after = Exchange()
     leg = {"held_by": "local", "transfer": reports} | more
-    after.ua.report(snapshot_of(referrer.exchange, call_id, **leg))
+    after.ua.report(referrer.exchange.snapshot(call_id, **leg))
     after.registry.present_adopted()
     found = Referrer.__new__(Referrer)
     found.exchange, found.ua, found.loop = after, after.ua, referrer.loop

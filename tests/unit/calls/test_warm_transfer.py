@@ -16,7 +16,6 @@ from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 from tests.fakes.virtual_loop import VirtualLoop
-from tests.unit.calls.test_adopted_calls import adopted, snapshot_of
 
 pytestmark = pytest.mark.unit
 
@@ -235,8 +234,8 @@ async def test_what_is_refused_leaves_the_caller_as_before(desk: Desk) -> None:
 
 async def test_a_server_that_takes_over_ends_it(desk: Desk) -> None:
     await desk.begin(client_state="s")
-    agent = snapshot_of(desk.exchange, desk.agent.id, "invited", invite=None, media=None)
-    after = adopted(desk.exchange, snapshot_of(desk.exchange, desk.caller.id), agent)
+    agent = desk.exchange.snapshot(desk.agent.id, "invited", invite=None, media=None)
+    after = Exchange.adopted(desk.exchange.snapshot(desk.caller.id), agent)
     told = [asdict(event.data) for event in after.seen if event.type == "call.transfer"]
     assert [(each["mode"], each["state"], each["reason"]) for each in told] == [("warm", "failed", "unknown")]
     assert [each[0] for each in after.ua.commands("hangup")] == [desk.agent.id]

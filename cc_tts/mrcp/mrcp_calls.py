@@ -11,6 +11,8 @@ Runs on: the event loop.
 import asyncio
 import itertools
 import secrets
+import socket
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -23,10 +25,10 @@ from cc_tts.mrcp.messages import AboutOne, MrcpSettings, Sessions, SpeechProgres
 from cc_tts.mrcp.rtp.codecs import Codec
 from cc_tts.mrcp.rtp.line import RtpLine, Target
 from cc_tts.mrcp.rtp.pacer import Pacer
-from cc_tts.mrcp.rtp.ports import RtpPorts
 from cc_tts.mrcp.sip import sdp
+from cc_tts.mrcp.sip.request import Refusal
 from cc_tts.mrcp.sip.sdp import Accepted, Media
-from cc_tts.mrcp.sip.server import Dialog, Refusal
+from cc_tts.mrcp.sip.server import Dialog
 from cc_tts.processes.channel import Message
 
 CHECK_S: Final = 1.0
@@ -49,7 +51,7 @@ class MrcpCall:
         self._sdp_id = secrets.randbits(31)
         self._version = 0
         self.line = RtpLine(
-            calls.ports.open(),
+            calls.open_socket(),
             calls.clock,
             complete_delay_ms=calls.config.complete_delay_ms,
             start_threshold_ms=calls.settings.start_threshold_ms,
@@ -67,10 +69,7 @@ class MrcpCall:
 
     def modify(self, offer: str) -> str:
         """Apply a new offer; returns the answer. Raises ``Refusal``, with nothing changed."""
-        try:
-            read = sdp.read(offer)
-        except sdp.BadSdp as error:
-            raise Refusal(400, str(error)) from None
+        read = sdp.read(offer)
         if not any(each.is_control for each in read):
             raise Refusal(488, "The offer has no m=application line of MRCPv2")
         ports = self._calls.control_ports
@@ -164,7 +163,7 @@ class MrcpCalls:
         self.control = control
         self.clock = clock
         self.tell = tell
-        self.ports = RtpPorts(settings.sip.host, settings.mrcp.rtp_ports)
+        self._ports = deque(settings.mrcp.rtp_ports)
         self._sessions: dict[str, MrcpCall] = {}
         self.lines: dict[RtpLine, None] = {}
         self.pacer = Pacer(self.lines, clock)
@@ -198,6 +197,20 @@ class MrcpCalls:
         log.info("mrcp_session", mrcp_call_id=call.id, sip_call_id=dialog.call_id, source=dialog.flow.peer[0])
         self.tell(Sessions(len(self._sessions)), b"")
         return answer
+
+    def open_socket(self) -> socket.socket:
+        """Open the port for RTP that has been free longest. Raises ``CapacityExceeded`` if all are in use."""
+        for _ in range(len(self._ports)):
+            port = self._ports[0]
+            self._ports.rotate(-1)
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            try:
+                sock.bind((self.settings.sip.host, port))
+            except OSError:
+                sock.close()
+                continue
+            return sock
+        raise CapacityExceeded("all ports of mrcp.rtp_port_min to mrcp.rtp_port_max are in use")
 
     def _full(self, reason: str, dialog: Dialog) -> Refusal:
         source = dialog.flow.peer[0]

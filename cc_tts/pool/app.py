@@ -175,7 +175,6 @@ async def get_workers(request: web.Request) -> web.Response:
 
 
 async def get_cluster(request: web.Request) -> web.Response:
-    """Return nodes, workers with their hosts, and how many of both there should be."""
     return _json(request.app[STATE].view())
 
 

@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from cc_tts import logs
@@ -26,15 +25,6 @@ VOICES_INTERVAL_S: Final = 10.0  # unmeasured
 NOT_LOOKED: Final = "the hosts of the cluster have not been looked at yet"
 
 log = logs.get(__name__)
-
-
-class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster as the pool sees it. ``wanted_workers`` and ``wanted_nodes``: how many there should be."""
-
-    nodes: tuple[Node, ...]
-    workers: tuple[HostStatus, ...]
-    wanted_workers: int
-    wanted_nodes: int
 
 
 class PoolState:
@@ -115,13 +105,14 @@ class PoolState:
         self._leases.report(name, report.tenants)
         return self._leases.shares(name)
 
-    def view(self) -> ClusterView:
-        return ClusterView(
-            nodes=self.nodes.nodes,
-            workers=self._statuses,
-            wanted_workers=self._hints.wanted_workers,
-            wanted_nodes=self._hints.wanted_nodes,
-        )
+    def view(self) -> dict[str, object]:
+        """Return nodes, workers with their hosts, and how many of both there should be."""
+        return {
+            "nodes": self.nodes.nodes,
+            "workers": self._statuses,
+            "wanted_workers": self._hints.wanted_workers,
+            "wanted_nodes": self._hints.wanted_nodes,
+        }
 
     def render(self, encode: Encode = encode_text) -> bytes:
         """The series, in the Prometheus text format if no other is named."""

@@ -388,8 +388,9 @@ def mrcp_offer(data: bytes) -> None:
 def mrcp_request(data: bytes) -> None:
     flow = SimpleNamespace(peer=ADDRESS, transport="UDP", send=lambda _data, _to: None)
     request = mrcp_sip.read(data.decode("utf-8", "surrogateescape"), cast("Any", flow))
-    response = request.response(200, tag="t", headers=[("Allow", mrcp_sip.ALLOW)], body="v=0\r\n")
-    assert response.endswith(b"\r\n\r\nv=0\r\n")
+    if request is not None:
+        response = request.response(200, tag="t", headers=[("Allow", mrcp_sip.ALLOW)], body="v=0\r\n")
+        assert response.endswith(b"\r\n\r\nv=0\r\n")
 
 
 TARGETS: Final[Mapping[str, Target]] = {
@@ -415,8 +416,8 @@ TARGETS: Final[Mapping[str, Target]] = {
     "channel": Target(channel, (b"\x0c\x00\x00\x00\x00\x00\x00\x00\x82\xa4type\xa4Ping",)),
     "files": Target(files, (WAV,)),
     "mrcp": Target(mrcp, (MRCP,), (mrcp_message.Malformed,)),
-    "mrcp_offer": Target(mrcp_offer, (MRCP_OFFER,), (mrcp_sdp.BadSdp,)),
-    "mrcp_request": Target(mrcp_request, (INVITE, RESPONSE), (mrcp_sip.NotSip,)),
+    "mrcp_offer": Target(mrcp_offer, (MRCP_OFFER,), (mrcp_sip.Refusal,)),
+    "mrcp_request": Target(mrcp_request, (INVITE, RESPONSE)),
     "rtp": Target(rtp, (FORM_OF_RTP,), (packets.RtpError,)),
     "http_heads": Target(http_heads, (b"text/event-stream, */*", b"http://localhost:8080", b"evt_0123abcd_1")),
     "configuration": Target(configuration, (b'[{token="secret-one", scopes=["read"]}]',), (CcTtsError,)),

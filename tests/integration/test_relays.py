@@ -61,6 +61,13 @@ async def talking(api: Served, application: Application, **body: Any) -> Any:
     return answer
 
 
+@asynccontextmanager
+async def conversation(**body: Any) -> AsyncIterator[tuple[Served, Application]]:
+    async with scene() as (api, application):
+        await talking(api, application, **body)
+        yield api, application
+
+
 async def incoming(api: Served, application: Application, **relay: Any) -> Call:
     exchange = api.exchange
     routes = {"app": RouteConfig(relay=RelaySettings(url=application.url, **relay))}
@@ -107,8 +114,7 @@ async def test_the_application_is_told_who_talks_and_its_tokens_are_spoken() -> 
 
 
 async def test_what_was_sent_before_the_end_is_heard_first() -> None:
-    async with scene() as (api, application):
-        await talking(api, application)
+    async with conversation() as (api, application):
         await application.say(type="text", token="Good bye and thank you.", last=True)
         await application.say(type="end")
         await eventually(lambda: ended(api))
@@ -118,8 +124,7 @@ async def test_what_was_sent_before_the_end_is_heard_first() -> None:
 
 
 async def test_a_key_interrupts_and_the_application_knows_what_was_heard() -> None:
-    async with scene() as (api, application):
-        await talking(api, application)
+    async with conversation() as (api, application):
         await application.say(type="text", token="one two three four five six seven eight nine ten", last=True)
         await application.say(type="text", token="and what waits behind it", last=True)
         await heard(api, "one two")
@@ -142,8 +147,7 @@ async def test_a_key_interrupts_and_the_application_knows_what_was_heard() -> No
 
 
 async def test_an_answer_to_the_key_that_interrupted_an_open_answer_is_heard() -> None:
-    async with scene() as (api, application):
-        await talking(api, application)
+    async with conversation() as (api, application):
         await application.say(type="text", token="one two three four five six seven. eight nine ten eleven. ")
         await heard(api, "one two")
         api.exchange.ua.digit(api.call.id, "7", at_ns=api.exchange.clock.now_ns())
@@ -153,8 +157,7 @@ async def test_an_answer_to_the_key_that_interrupted_an_open_answer_is_heard() -
 
 
 async def test_words_that_nothing_interrupts() -> None:
-    async with scene() as (api, application):
-        await talking(api, application)
+    async with conversation() as (api, application):
         await application.say(type="text", token="one two three four", last=True, interruptible=False)
         await heard(api, "one")
         api.exchange.ua.digit(api.call.id, "7", at_ns=api.exchange.clock.now_ns())
@@ -163,8 +166,7 @@ async def test_words_that_nothing_interrupts() -> None:
 
 
 async def test_the_next_answer_cuts_off_one_that_is_preemptible() -> None:
-    async with scene() as (api, application):
-        await talking(api, application)
+    async with conversation() as (api, application):
         await application.say(type="text", token="one moment please " * 5, last=True, preemptible=True)
         await heard(api, "one moment")
         await application.say(type="text", token="here it is", last=True)
@@ -175,8 +177,7 @@ async def test_the_next_answer_cuts_off_one_that_is_preemptible() -> None:
 
 
 async def test_languages_and_their_voices() -> None:
-    async with scene() as (api, application):
-        await talking(api, application, languages={"de-DE": "de"})
+    async with conversation(languages={"de-DE": "de"}) as (api, application):
         await application.say(type="text", token="Guten Tag", last=True, lang="de-DE")
         await application.say(type="language", ttsLanguage="de-DE", transcriptionLanguage="de-DE")
         await application.say(type="text", token="noch einmal", last=True)
@@ -188,8 +189,7 @@ async def test_languages_and_their_voices() -> None:
 
 
 async def test_digits_to_the_far_side() -> None:
-    async with scene() as (api, application):
-        await talking(api, application)
+    async with conversation() as (api, application):
         await application.say(type="sendDigits", digits="9w12#")
         await eventually(lambda: len(api.exchange.ua.commands("dtmf")) == 2)
         assert [each[1] for each in api.exchange.ua.commands("dtmf")] == ["9", "12#"]
@@ -208,8 +208,7 @@ async def test_digits_to_the_far_side() -> None:
     ],
 )
 async def test_messages_that_cannot_be_followed(message: str, word: str) -> None:
-    async with scene() as (api, application):
-        await talking(api, application)
+    async with conversation() as (api, application):
         await application.sockets[-1].send_str(message)
         await eventually(lambda: application.of("error"))
         assert word in application.of("error")[0]["description"]
@@ -282,8 +281,7 @@ async def test_an_application_that_does_not_answer_a_key() -> None:
 
 
 async def test_an_application_that_closes_has_finished() -> None:
-    async with scene() as (api, application):
-        await talking(api, application, application_reconnect=True, fallback="not this")
+    async with conversation(application_reconnect=True, fallback="not this") as (api, application):
         await application.sockets[-1].close()
         await eventually(lambda: api.exchange.ua.commands("hangup"))
         assert [each.cause for each in ended(api)] == ["closed"]
@@ -292,8 +290,7 @@ async def test_an_application_that_closes_has_finished() -> None:
 
 @pytest.mark.parametrize("how", ["reset", "end of the stream"])
 async def test_a_lost_connection_without_reconnect(how: str) -> None:
-    async with scene() as (api, application):
-        await talking(api, application, fallback="Please call again")
+    async with conversation(fallback="Please call again") as (api, application):
         await application.say(type="text", token="said before", last=True)
         await heard(api, "said")
         application.break_off(resets=how == "reset")
@@ -304,8 +301,7 @@ async def test_a_lost_connection_without_reconnect(how: str) -> None:
 
 async def test_a_lost_connection_is_made_again_and_what_happened_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connector, "FIRST_RETRY_S", 0.05)
-    async with scene() as (api, application):
-        await talking(api, application, application_reconnect=True, welcome_greeting="Hello")
+    async with conversation(application_reconnect=True, welcome_greeting="Hello") as (api, application):
         await heard(api, "Hello")
         application.status = 503
         application.break_off()
@@ -371,8 +367,7 @@ async def test_messages_that_are_too_long_or_too_many_end_the_connection() -> No
 
 
 async def test_a_client_ends_it() -> None:
-    async with scene() as (api, application):
-        await talking(api, application)
+    async with conversation() as (api, application):
         await application.say(type="text", token="one two three four five six seven eight nine ten", last=True)
         await heard(api, "one")
         async with api.session.delete(api.path) as response:

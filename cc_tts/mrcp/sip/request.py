@@ -31,8 +31,14 @@ _MAX_CSEQ: Final = 2**31
 DEFAULT_PORT: Final = 5060
 
 
-class NotSip(Exception):
-    """The bytes are not even a request that could be answered."""
+class Refusal(Exception):
+    """The request gets this status."""
+
+    def __init__(self, status: int, reason: str = "", *, headers: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
 
 
 Headers = Iterable[tuple[str, str]]
@@ -112,17 +118,17 @@ def new_tag() -> str:
     return secrets.token_hex(8)
 
 
-def read(text: str, flow: Flow) -> SipRequest:
-    """Read a request. Raises ``NotSip`` if not even a response can be made."""
+def read(text: str, flow: Flow) -> SipRequest | None:
+    """Read a request; ``None`` if not even a response can be made."""
     start = _START.fullmatch(text.split("\r\n", 1)[0])
     vias = message.header_values(text, "via", "v")
     cseq = _CSEQ.fullmatch(message.header_value(text, "cseq"))
     call_id = message.header_value(text, "call-id")
     via = _VIA.fullmatch(vias[0]) if vias else None
     if start is None or via is None or cseq is None or not call_id:
-        raise NotSip
+        return None
     if not message.header_value(text, "from") or not message.header_value(text, "to"):
-        raise NotSip
+        return None
     branch = _BRANCH.search(via[3])
     request = SipRequest(
         text,

@@ -18,6 +18,7 @@ from typing import Final
 from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.mrcp.control.synthesizer import RESOURCE
 from cc_tts.mrcp.rtp.codecs import STATIC, Codec
+from cc_tts.mrcp.sip.request import Refusal
 
 MAX_MEDIA: Final = 16  # unmeasured
 MAX_FORMATS: Final = 64  # unmeasured
@@ -33,10 +34,6 @@ _UNSPECIFIED: Final = "0.0.0.0"
 _DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
 _MAX_PAYLOAD_TYPE: Final = 127
 """A payload type has seven bits (RFC 3550 §5.1)."""
-
-
-class BadSdp(Exception):
-    """The text is not a session description."""
 
 
 @dataclass(slots=True)
@@ -101,14 +98,14 @@ def audio_of(offer: Sequence[Media], control: Media | None) -> Media | None:
 
 
 def read(sdp: str) -> tuple[Media, ...]:
-    """Return the ``m=`` sections of an offer. Raises ``BadSdp``."""
+    """Return the ``m=`` sections of an offer. Raises ``Refusal``."""
     if not sdp.startswith("v=0"):
-        raise BadSdp("a description begins with v=0")
+        raise Refusal(400, "a description begins with v=0")
     head, *parts = re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)
     if not parts:
-        raise BadSdp("there is no m= line")
+        raise Refusal(400, "there is no m= line")
     if len(parts) > MAX_MEDIA:
-        raise BadSdp(f"there are more than {MAX_MEDIA} m= lines")
+        raise Refusal(400, f"there are more than {MAX_MEDIA} m= lines")
     address = _address(_lines(head), "")
     direction = next((line[2:] for line in _lines(head) if line[2:] in _DIRECTIONS), "")
     return tuple(_media(_lines(part), address, direction) for part in parts)
@@ -121,7 +118,7 @@ def _lines(text: str) -> list[str]:
 def _media(lines: list[str], address: str, direction: str) -> Media:
     match = _MEDIA.fullmatch(lines[0])
     if match is None or int(match[2]) > MAX_PORT:
-        raise BadSdp("an m= line is malformed")
+        raise Refusal(400, "an m= line is malformed")
     media = Media(match[1].lower(), int(match[2]), match[3], tuple(match[4].split()), _address(lines, address))
     media.direction = direction
     for line in lines[1:]:

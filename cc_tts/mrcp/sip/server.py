@@ -18,7 +18,7 @@ from cc_tts.config.schema import SipConfig
 from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.mrcp.sip import request as requests
 from cc_tts.mrcp.sip.flows import Flow, StreamFlow
-from cc_tts.mrcp.sip.request import ALLOW, DEFAULT_PORT, NotSip, SipRequest, new_tag, written
+from cc_tts.mrcp.sip.request import ALLOW, DEFAULT_PORT, Refusal, SipRequest, new_tag, written
 from cc_tts.mrcp.sip.transactions import Repeater, Transactions
 from cc_tts.mrcp.tcp import Address
 from cc_tts.ua.sip import message
@@ -30,16 +30,6 @@ _IP_AND_PORT: Final = re.compile(
 )
 
 log = logs.get(__name__)
-
-
-class Refusal(Exception):
-    """The request gets this status."""
-
-    def __init__(self, status: int, reason: str = "", *, headers: Sequence[tuple[str, str]] = ()) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-        self.headers = headers
 
 
 @dataclass(slots=True, eq=False)
@@ -107,9 +97,8 @@ class SipServer:
         if text.startswith("SIP/2.0 "):
             self._take_response(text)
             return
-        try:
-            request = requests.read(text, flow)
-        except NotSip:
+        request = requests.read(text, flow)
+        if request is None:
             return
         if request.method == "ACK":
             self._ack(request)

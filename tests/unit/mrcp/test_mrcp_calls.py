@@ -14,7 +14,7 @@ from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.control.message import Request
 from cc_tts.mrcp.messages import MrcpSettings, OpenSpeech, Taken
 from cc_tts.mrcp.mrcp_calls import MrcpCall, MrcpCalls
-from cc_tts.mrcp.sip.server import Refusal
+from cc_tts.mrcp.sip.request import Refusal
 from cc_tts.processes.channel import Message
 from lab.ports import free_ports
 from tests.support.captured_logs import capture_logs

@@ -15,7 +15,7 @@ from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.mrcp.__main__ import MrcpServer
 from cc_tts.mrcp.messages import MrcpSettings, Renew
-from cc_tts.mrcp.sip.server import Refusal
+from cc_tts.mrcp.sip.request import Refusal
 from lab.certificates import Authority
 
 pytestmark = pytest.mark.unit

@@ -4,6 +4,7 @@ import pytest
 
 from cc_tts.mrcp.rtp.codecs import Codec
 from cc_tts.mrcp.sip import sdp
+from cc_tts.mrcp.sip.request import Refusal
 from cc_tts.mrcp.sip.sdp import Accepted
 
 pytestmark = pytest.mark.unit
@@ -72,7 +73,7 @@ def test_where_audio_goes(lines: tuple[str, ...], address: str, direction: str) 
     ["", "v=0\r\n", "hello", HEAD + "m=audio x RTP/AVP 0\r\n", HEAD + "m=audio 70000 RTP/AVP 0\r\n", HEAD + AUDIO * 17],
 )
 def test_what_is_no_description_is_an_error(text: str) -> None:
-    with pytest.raises(sdp.BadSdp):
+    with pytest.raises(Refusal):
         sdp.read(text)
 
 

@@ -10,7 +10,8 @@ import pytest
 from cc_tts.config.schema import SipConfig
 from cc_tts.mrcp.sip import request as requests
 from cc_tts.mrcp.sip.flows import Flow, SipListener, StreamFlow, UdpFlow
-from cc_tts.mrcp.sip.server import Dialog, Refusal, SipServer
+from cc_tts.mrcp.sip.request import Refusal
+from cc_tts.mrcp.sip.server import Dialog, SipServer
 from cc_tts.mrcp.tcp import Address
 from tests.support.virtual_time import in_virtual_time, virtual_time
 
@@ -295,6 +296,7 @@ async def test_what_is_not_answered(text: str) -> None:
 )
 def test_a_response_goes_where_via_and_the_sender_say(via: str, noted: str, to: Address) -> None:
     found = requests.read(message("OPTIONS", via=via), FakeFlow())
+    assert found is not None
     assert found.via == f"SIP/2.0/UDP 192.0.2.1:5071;branch=z9hG4bK1{noted}"
     assert found.reply_to == to
 

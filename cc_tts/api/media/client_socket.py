@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 import aiohttp
 from yarl import URL
 
+from cc_tts import logs
 from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, why_closed
 from cc_tts.egress.http import GuardedClient, failure
 
 STOP_TIMEOUT_S: Final = 2.0  # unmeasured
 """The time for the last messages when the server stops."""
+
+log = logs.get(__name__)
 
 
 class ClientSocket(aiohttp.ClientWebSocketResponse):
@@ -42,10 +44,12 @@ async def dial(
     *,
     timeout_s: float,
     max_frame_bytes: int,
-    headers: Mapping[str, str] = MappingProxyType({}),
-) -> ClientSocket | str:
-    """Return the connection that the application has accepted, or the reason why it has not. ``client`` has the class
-    :class:`ClientSocket`.
+    headers: Mapping[str, str],
+    event: str,
+    **whose: str,
+) -> ClientSocket | None:
+    """Return the connection that the application has accepted, or ``None``: then the log has ``event`` with the reason.
+    ``client`` has the class :class:`ClientSocket`.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -56,10 +60,10 @@ async def dial(
                 max_msg_size=max_frame_bytes,
                 timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
             )
-    except TimeoutError:
-        return f"no answer within {timeout_s:g} s"
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return failure(error)
+        detail = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else failure(error)
+        log.warning(event, **whose, host=url.host, port=url.port, detail=detail)
+        return None
     assert isinstance(socket, ClientSocket)
     socket.max_frame_bytes = max_frame_bytes
     return socket

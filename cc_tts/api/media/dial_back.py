@@ -68,16 +68,14 @@ class DialBack:
             on_failed()
 
     async def _connect(self, call: Call, url: URL) -> ClientSocket | None:
-        dialled = await dial(
+        socket = await dial(
             self._http,
             url,
             timeout_s=self._media.connect_timeout_s,
             max_frame_bytes=self._media.max_frame_bytes,
             headers=call.trace_headers,
+            event="media_unreachable",
+            call_id=call.id,
         )
-        result = "failed" if isinstance(dialled, str) else "connected"
-        self._metrics.media_connections.labels(result=result).inc()
-        if isinstance(dialled, str):
-            log.warning("media_unreachable", call_id=call.id, host=url.host, port=url.port, detail=dialled)
-            return None
-        return dialled
+        self._metrics.media_connections.labels(result="failed" if socket is None else "connected").inc()
+        return socket

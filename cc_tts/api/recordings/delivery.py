@@ -34,10 +34,6 @@ _HTTP_OK: Final = range(200, 300)
 log = logs.get(__name__)
 
 
-class _Failed(Exception):
-    """An attempt failed for this reason."""
-
-
 def check_url(text: str, config: RecordConfig) -> None:
     """Raise ``Unprocessable`` if recordings may not be sent to this URL."""
     url = usable_url(text, "https")
@@ -72,14 +68,8 @@ class Delivery:
     async def _try(self, info: RecordingInfo, path: Path, *, is_upload: bool) -> CallRecordingDelivered:
         pause_s, detail = FIRST_PAUSE_S, ""
         for number in range(1, self._config.deliver_tries + 1):
-            try:
-                async with self._slots, asyncio.timeout(self._config.deliver_timeout_s):
-                    await (self._upload(info, path) if is_upload else self._run(info, path))
-            except TimeoutError:
-                detail = f"not done within {self._config.deliver_timeout_s:g} s"
-            except (_Failed, aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: no name of a host
-                detail = str(error) if isinstance(error, _Failed) else failure(error)
-            else:
+            detail = await self._fault(info, path, is_upload=is_upload)
+            if not detail:
                 return _outcome(info, number, is_upload=is_upload)
             log.warning("recording_not_delivered", recording_id=info.recording_id, attempt=number, detail=detail)
             if number < self._config.deliver_tries:
@@ -87,12 +77,22 @@ class Delivery:
                 pause_s *= PAUSE_FACTOR
         return _outcome(info, self._config.deliver_tries, is_upload=is_upload, detail=detail)
 
-    async def _upload(self, info: RecordingInfo, path: Path) -> None:
+    async def _fault(self, info: RecordingInfo, path: Path, *, is_upload: bool) -> str:
+        """Try once; return why it failed, or an empty text."""
+        try:
+            async with self._slots, asyncio.timeout(self._config.deliver_timeout_s):
+                return await (self._upload(info, path) if is_upload else self._run(info, path))
+        except TimeoutError:
+            return f"not done within {self._config.deliver_timeout_s:g} s"
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: no name of a host
+            return failure(error)
+
+    async def _upload(self, info: RecordingInfo, path: Path) -> str:
         assert info.upload_url is not None
         try:
             check_url(info.upload_url, self._config)  # the configuration may have changed since
         except Unprocessable as error:
-            raise _Failed(error.detail) from None
+            return error.detail
         headers = {
             "Content-Type": "audio/wav",
             "Content-Length": str((await asyncio.to_thread(path.stat)).st_size),
@@ -103,12 +103,11 @@ class Delivery:
             try:
                 url = URL(info.upload_url, encoded=True)
                 async with client.request("PUT", url, data=file, headers=headers) as response:
-                    if response.status not in _HTTP_OK:
-                        raise _Failed(f"status {response.status}")
+                    return "" if response.status in _HTTP_OK else f"status {response.status}"
             finally:
                 await client.close()
 
-    async def _run(self, info: RecordingInfo, path: Path) -> None:
+    async def _run(self, info: RecordingInfo, path: Path) -> str:
         values = {"path": str(path), "recording_id": info.recording_id, "call_id": info.call_id, "tenant": info.tenant}
         argv = [_filled(argument, values) for argument in self._config.on_saved]
         process = await asyncio.create_subprocess_exec(
@@ -121,8 +120,7 @@ class Delivery:
                 os.killpg(process.pid, signal.SIGKILL)  # the whole group, with the processes that it has started
             await process.wait()
             raise
-        if status:
-            raise _Failed(f"the command exited with status {status}")
+        return f"the command exited with status {status}" if status else ""
 
 
 def _filled(argument: str, values: dict[str, str]) -> str:

@@ -126,21 +126,13 @@ class RelayConnector:
             return None
         keys = (key_of(request.secret),) if request.secret else ()
         signed = signing.headers(keys, event_id=request.id, at_s=int(self._clock.wall_s()), body=b"")
-        dialled = await dial(
+        return await dial(
             self._clients[request.is_guarded],
             url,
             timeout_s=self._config.connect_timeout_s,
             max_frame_bytes=MAX_FRAME_BYTES,
             headers=signed | relay.call.trace_headers,
+            event="relay_unreachable",
+            call_id=relay.call.id,
+            relay_id=request.id,
         )
-        if isinstance(dialled, str):
-            log.warning(
-                "relay_unreachable",
-                call_id=relay.call.id,
-                relay_id=request.id,
-                host=url.host,
-                port=url.port,
-                detail=dialled,
-            )
-            return None
-        return dialled

@@ -58,21 +58,31 @@ Synthesise = Callable[[], ChunkStream]
 
 
 class ReadyChunks:
-    """Complete audio: a tone, silence, or a cached prompt. Each chunk is returned once."""
+    """Audio that nothing synthesises: a tone, silence, a cached prompt, or a file, which may still have to be fetched. Each
+    chunk is returned once.
+    """
 
-    def __init__(self, chunks: Iterable[SpeechChunk]) -> None:
-        self._chunks = iter(chunks)
+    def __init__(self, chunks: Iterable[SpeechChunk] | AsyncIterator[SpeechChunk]) -> None:
+        self._chunks = chunks if isinstance(chunks, AsyncIterator) else _one_by_one(chunks)
+        self._is_cancelled = False
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """Nothing to do: nothing is synthesised."""
 
     async def cancel(self) -> None:
         """Return no more chunks."""
-        self._chunks = iter(())
+        self._is_cancelled = True
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        while (chunk := next(self._chunks, None)) is not None:
+        async for chunk in self._chunks:
+            if self._is_cancelled:
+                return
             yield chunk
+
+
+async def _one_by_one(chunks: Iterable[SpeechChunk]) -> AsyncIterator[SpeechChunk]:
+    for chunk in chunks:
+        yield chunk
 
 
 def fixed(pcm: bytes, rate_hz: int) -> ReadyChunks:

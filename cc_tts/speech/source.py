@@ -32,7 +32,7 @@ from cc_tts.errors import (
 )
 from cc_tts.media import tones
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpokenPrompt, fixed
+from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, ReadyChunks, SpokenPrompt, fixed
 from cc_tts.speech.incremental.audio import IncrementalAudioStream
 from cc_tts.speech.incremental.stream import IncrementalStream
 from cc_tts.speech.lexicons import Lexicons, replacements_in
@@ -57,7 +57,7 @@ from cc_tts.speech.prompt import (
 from cc_tts.speech.prompt_cache import ready
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.shared_synthesis import CachedSource
-from cc_tts.speech.staged.urls import DownloadStream
+from cc_tts.speech.staged.urls import downloaded
 from cc_tts.speech.synthesis import Synthesis, TextHere
 from cc_tts.speech.voicing.levels import VoiceLevels
 from cc_tts.speech.voicing.parts import Voicing
@@ -394,7 +394,7 @@ def _without_engine(
         case UrlContent(_, gain_db, download):
             if download is None:  # an accepted prompt has its download
                 raise FetchFailed
-            return DownloadStream(download, gain_db)
+            return ReadyChunks(downloaded(download, gain_db))
 
 
 def _for_voice(content: TextContent, voice: Voice) -> TextContent:

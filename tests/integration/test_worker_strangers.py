@@ -13,7 +13,7 @@ pytest.importorskip("grpc")
 
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.engines.remote import source_limit, wire
-from cc_tts.engines.remote.wire import SERVING, Channel, Endpoint, connect, listen
+from cc_tts.engines.remote.wire import SERVING, Channel, Endpoint, connect, listening
 from cc_tts.engines.worker.messages import TO_WORKER
 from cc_tts.processes.channel import Message, Ready
 from lab.ports import free_ports
@@ -34,9 +34,8 @@ async def port() -> AsyncIterator[int]:
     def opened(channel: Channel) -> None:
         channel.send(Ready())
 
-    listener = await listen("127.0.0.1", port, REMOTE, types=TO_WORKER, on_open=opened, is_serving=lambda: True)
-    yield port
-    await listener.close()
+    async with listening("127.0.0.1", port, REMOTE, types=TO_WORKER, on_open=opened, is_serving=lambda: True):
+        yield port
 
 
 @contextlib.asynccontextmanager
@@ -117,16 +116,12 @@ async def small_port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """Of a worker that takes 16 connections, and 4 of one source."""
     monkeypatch.setattr(wire, "MAX_CONNECTIONS", 16)
     port = free_ports()
-    listener = await listen(
-        "127.0.0.1",
-        port,
-        REMOTE,
-        types=TO_WORKER,
-        on_open=lambda channel: channel.send(Ready()),
-        is_serving=lambda: True,
-    )
-    yield port
-    await listener.close()
+
+    def opened(channel: Channel) -> None:
+        channel.send(Ready())
+
+    async with listening("127.0.0.1", port, REMOTE, types=TO_WORKER, on_open=opened, is_serving=lambda: True):
+        yield port
 
 
 async def closed_strangers(port: int, host: str, stack: contextlib.AsyncExitStack) -> list[asyncio.Task[bytes]]:

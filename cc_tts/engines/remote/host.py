@@ -109,7 +109,7 @@ class WorkerHost:
             "generation": self._generation,
         }
         self._hello = Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=build)
-        listener = await wire.listen(
+        listening = wire.listening(
             host,
             port,
             self._config.remote,
@@ -117,16 +117,14 @@ class WorkerHost:
             on_open=self._opened,
             is_serving=lambda: self._link.is_ready and not self._stopping.is_set(),
         )
-        log.info("worker_listens", host=host, port=port, tls=bool(self._config.remote.certificate_file), **build)
-        try:
+        async with listening:
+            log.info("worker_listens", host=host, port=port, tls=bool(self._config.remote.certificate_file), **build)
             await self._stopping.wait()
             self._report()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_TIMEOUT_S):
                     while self._link.streams and not self._is_forced.is_set():  # noqa: ASYNC110 - the link has no event
                         await asyncio.sleep(DRAIN_POLL_S)
-        finally:
-            await listener.close()
 
     def _on_signal(self) -> None:
         if self._stopping.is_set():

@@ -17,7 +17,7 @@ import msgspec
 from cc_tts.clock import Clock
 from cc_tts.engines.engine_core import Command, EngineLoad, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.engines.worker.link import OpenStream, WorkerLink, WorkerLost
+from cc_tts.engines.worker.link import NO_LOAD, OpenStream, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
@@ -136,5 +136,5 @@ def report_of(link: WorkerLink, *, is_draining: bool) -> EngineLoad:
     """Return the load of the engine process, and why it accepts nothing now, for the servers."""
     if link.load is None:
         reason = f"the engine of the worker starts again: {link.down_reason}"
-        return EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0, room=0, refusal=reason)
+        return msgspec.structs.replace(NO_LOAD, refusal=reason)
     return msgspec.structs.replace(link.load, room=0, refusal="the worker is draining") if is_draining else link.load

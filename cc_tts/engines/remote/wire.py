@@ -7,12 +7,13 @@ that ``remote.ca_file`` signed, or the token, or both. grpcio is imported when i
 
 import asyncio
 import collections
+import contextlib
 import hmac
 import importlib
 import os
 import resource
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -240,17 +241,6 @@ async def connect(
     return client
 
 
-class Listener:
-    def __init__(self, server: Any, limit: SourceLimit) -> None:
-        self._server = server
-        self._limiting = asyncio.create_task(limit.enforce(), name="connections")
-
-    async def close(self) -> None:
-        """Accept no more connections, and end the open ones."""
-        self._limiting.cancel()
-        await self._server.stop(CLOSE_TIMEOUT_S)
-
-
 class _HealthChecks:
     """Answers ``grpc.health.v1.Health/Check``, which needs no token. Health checks have a limit and a timeout of their own,
     so that they cannot use up the places of servers.
@@ -281,7 +271,8 @@ class _HealthChecks:
                 self._waiting.pop(bound, None)
 
 
-async def listen(
+@contextlib.asynccontextmanager
+async def listening(
     host: str,
     port: int,
     remote: RemoteConfig,
@@ -289,9 +280,10 @@ async def listen(
     types: Sequence[type[Message]],
     on_open: Callable[[Channel], None],
     is_serving: Callable[[], bool],
-) -> Listener:
-    """Listen for servers; ``on_open`` gets the channel of each that may connect, and sets its ``on_record`` and
-    ``on_closed``. ``is_serving`` answers health checks. Raises ``ConfigError`` if the address cannot be bound.
+) -> AsyncIterator[None]:
+    """Listen for servers; at the end the open connections are closed. ``on_open`` gets the channel of each server that may
+    connect, and sets its ``on_record`` and ``on_closed``. ``is_serving`` answers health checks. Raises ``ConfigError`` if
+    the address cannot be bound.
     """
     grpc = _grpc()
     max_connections = _max_connections()
@@ -336,7 +328,12 @@ async def listen(
             "machine?"
         ) from None
     await server.start()
-    return Listener(server, limit)
+    limiting = asyncio.create_task(limit.enforce(), name="connections")
+    try:
+        yield
+    finally:
+        limiting.cancel()
+        await server.stop(CLOSE_TIMEOUT_S)
 
 
 def _max_connections() -> int:

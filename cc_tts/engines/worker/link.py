@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -70,6 +70,8 @@ LATE_PATIENCE_S: Final = 1.0
 """The time that the next stream waits for a worker that was found late and has delivered nothing since, s (unmeasured)."""
 TAKEN_INTERVAL_MS: Final = 100.0
 """The interval of the reports to the worker about how much was taken, ms of audio (unmeasured)."""
+
+NO_LOAD: Final = EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0, room=0)
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """An unpaired surrogate, which UTF-8 and so the channel cannot carry."""
@@ -322,17 +324,22 @@ class WorkerLink:
 
     def forget(self) -> None:
         """Remove its values from the metrics, since it will not return."""
+        for gauge, labels, _ in self._gauges(NO_LOAD):
+            gauge.remove(self.name, *labels)
+
+    def _gauges(self, load: EngineLoad) -> list[tuple[Any, tuple[str, ...], float]]:
+        """Return the gauges of a load, each with its labels after the worker's and its value."""
         metrics = self._load_metrics
-        for gauge in (
-            metrics.engine_streams,
-            metrics.engine_room,
-            metrics.engine_utilisation,
-            metrics.engine_first_audio,
-        ):
-            gauge.remove(self.name)
-        for state in ("used", "free"):
-            metrics.engine_slots.remove(self.name, state)
-            metrics.engine_pages.remove(self.name, state)
+        return [
+            (metrics.engine_streams, (), load.num_streams),
+            (metrics.engine_room, (), load.room),
+            (metrics.engine_utilisation, (), load.utilisation),
+            (metrics.engine_first_audio, (), load.first_audio_ms / 1000),
+            (metrics.engine_slots, ("used",), load.slots_used),
+            (metrics.engine_slots, ("free",), load.slots_total - load.slots_used),
+            (metrics.engine_pages, ("used",), load.pages_used),
+            (metrics.engine_pages, ("free",), load.pages_total - load.pages_used),
+        ]
 
     async def refresh_voices(self) -> None:
         """Have it look for voices again, and wait a while for the result. A worker that is down looks when it starts."""
@@ -467,21 +474,13 @@ class WorkerLink:
 
     def _show(self, load: EngineLoad) -> None:
         """Set the metrics of the load. The counters of a worker start at 0 with each process."""
-        metrics, worker, before = self._load_metrics, self.name, self.load
-        metrics.engine_streams.labels(worker=worker).set(load.num_streams)
-        metrics.engine_room.labels(worker=worker).set(load.room)
-        metrics.engine_utilisation.labels(worker=worker).set(load.utilisation)
-        metrics.engine_first_audio.labels(worker=worker).set(load.first_audio_ms / 1000)
-        metrics.engine_slots.labels(worker=worker, state="used").set(load.slots_used)
-        metrics.engine_slots.labels(worker=worker, state="free").set(load.slots_total - load.slots_used)
-        metrics.engine_pages.labels(worker=worker, state="used").set(load.pages_used)
-        metrics.engine_pages.labels(worker=worker, state="free").set(load.pages_total - load.pages_used)
-        num_not_finite, num_underruns = (0, 0) if before is None else (before.num_not_finite, before.num_underruns)
-        metrics.engine_not_finite.inc(max(0, load.num_not_finite - num_not_finite))
-        metrics.engine_underruns.inc(max(0, load.num_underruns - num_underruns))
-        num_runaways = {} if before is None else before.num_runaways
+        metrics, before = self._load_metrics, self.load or NO_LOAD
+        for gauge, labels, value in self._gauges(load):
+            gauge.labels(self.name, *labels).set(value)
+        metrics.engine_not_finite.inc(max(0, load.num_not_finite - before.num_not_finite))
+        metrics.engine_underruns.inc(max(0, load.num_underruns - before.num_underruns))
         for cause, count in load.num_runaways.items():
-            metrics.engine_runaways.labels(cause=cause).inc(max(0, count - num_runaways.get(cause, 0)))
+            metrics.engine_runaways.labels(cause=cause).inc(max(0, count - before.num_runaways.get(cause, 0)))
 
     def _on_down(self, reason: str) -> None:
         self._usable.clear()

@@ -3,7 +3,7 @@
 ::
 
     UrlContent ─▸ UrlAudio.resolved ─▸ a fresh copy ─────────────────────────────────────────┐
-                        └▸ one download for all ─▸ fetch ─▸ audio_file.read ─▸ copy ─────────┴─▸ DownloadStream of each call
+                        └▸ one download for all ─▸ fetch ─▸ audio_file.read ─▸ copy ─────────┴─▸ chunks of each call
 
 A copy is played without a request while it is fresh (``Cache-Control: max-age``, at most ``prompts.max_age_s``). Then the
 server is asked whether it has changed (``ETag``, ``Last-Modified``). A download that is slow or fails delays or fails the
@@ -171,26 +171,10 @@ class UrlAudio:
             kept -= self._copies.popitem(last=False)[1][0].pcm_bytes
 
 
-class DownloadStream:
-    """A :class:`cc_tts.speech.chunks.ChunkStream` of a file that is being fetched, ``gain_db`` louder."""
-
-    def __init__(self, download: Download, gain_db: float) -> None:
-        self._download = download
-        self._gain_db = gain_db
-        self._is_cancelled = False
-
-    def set_buffered_ms(self, buffered_ms: float) -> None:
-        """Nothing to do: nothing is synthesised."""
-
-    async def cancel(self) -> None:
-        """Return no more chunks. The download continues for other calls."""
-        self._is_cancelled = True
-
-    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        async for chunk in ready(await self._download(), "", self._gain_db):
-            if self._is_cancelled:
-                return
-            yield chunk
+async def downloaded(download: Download, gain_db: float) -> AsyncIterator[SpeechChunk]:
+    """Wait for a file and yield its chunks, ``gain_db`` louder. If the reader leaves, the download goes on for others."""
+    async for chunk in ready(await download(), "", gain_db):
+        yield chunk
 
 
 async def _there(audio: CachedPrompt) -> CachedPrompt:

@@ -12,7 +12,7 @@ from cc_tts.errors import AudioUnreadable, FetchFailed, UrlNotAllowed
 from cc_tts.speech.prompt import UrlContent
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.staged import urls
-from cc_tts.speech.staged.urls import MAX_AT_A_HOST, DownloadStream, Fetched, UrlAudio
+from cc_tts.speech.staged.urls import MAX_AT_A_HOST, Fetched, UrlAudio, downloaded
 from tests.fakes.fake_line import FakeClock
 from tests.support.virtual_time import virtual_time
 
@@ -61,7 +61,7 @@ class Web:
     async def play(self, url: str = URL_A, gain_db: float = 0.0) -> bytes:
         content = self.audio.resolved(UrlContent(url, gain_db))
         assert content.download is not None
-        return b"".join([chunk.data async for chunk in DownloadStream(content.download, content.gain_db)])
+        return b"".join([chunk.data async for chunk in downloaded(content.download, content.gain_db)])
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Named voices on disk: what is written comes back, names stay in their folder, features go with their last voice."""
 
+import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +27,18 @@ def record(voice_id: str = "anna", **changes: Any) -> VoiceRecord:
     return msgspec.structs.replace(made, **changes)
 
 
-def features(key: str = KEY, transcript: str = "Guten Tag") -> EnrolledVoice:
+def features(key: str = KEY, transcript: str = "Grüß Gott, 你好") -> EnrolledVoice:
+    rng = np.random.default_rng(3)
     return EnrolledVoice(
         key=key,
         transcript=transcript,
         fingerprint="networks 1",
         duration_s=4.5,
-        warnings=(),
+        warnings=("quiet",),
         llm_tokens=np.arange(30, dtype=np.int32),
         flow_tokens=np.arange(5, 30, dtype=np.int32),
-        flow_mel=np.zeros((50, 80), dtype=np.float32),
-        embedding=np.ones(192, dtype=np.float32),
+        flow_mel=rng.standard_normal((50, 80)).astype(np.float32),
+        embedding=rng.standard_normal(192).astype(np.float32),
     )
 
 
@@ -45,12 +48,14 @@ def library(tmp_path: Path) -> VoiceLibrary:
 
 
 def test_a_voice_comes_back_as_it_was(library: VoiceLibrary) -> None:
-    library.features.store(features())
-    library.store(record())
+    stored = features()
+    library.add(record(), stored)
     found, loaded = VoiceLibrary(library.folder).load("anna")
     assert found == record()
-    assert (loaded.key, loaded.transcript) == (KEY, "Guten Tag")
-    np.testing.assert_array_equal(loaded.flow_tokens, np.arange(5, 30))
+    for field in dataclasses.fields(EnrolledVoice):
+        expected, value = getattr(stored, field.name), getattr(loaded, field.name)
+        assert getattr(value, "dtype", None) == getattr(expected, "dtype", None)
+        np.testing.assert_array_equal(value, expected)
 
 
 def test_a_folder_that_is_not_there_holds_no_voices(library: VoiceLibrary) -> None:
@@ -168,13 +173,18 @@ def test_a_folder_in_the_place_of_a_file_is_reported(library: VoiceLibrary) -> N
         library.remove("anna")
 
 
-def test_missing_or_damaged_features_are_reported(library: VoiceLibrary) -> None:
+@pytest.mark.parametrize("kind", ["safetensors", "json"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-40], lambda _data: b"", lambda data: data[:50] + b"x" + data[51:]]
+)
+def test_missing_or_damaged_features_are_reported(library: VoiceLibrary, kind: str, damage: Any) -> None:
     library.store(record())
     with pytest.raises(ConfigError, match="'anna' are missing or damaged; enrol it again"):
         library.load("anna")
     library.features.store(features())
     library.load("anna")
-    (library.folder / "features" / f"{KEY}.safetensors").write_bytes(b"")
+    path = library.folder / "features" / f"{KEY}.{kind}"
+    path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ConfigError, match="enrol it again"):
         library.load("anna")
 
@@ -245,3 +255,63 @@ def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
     library = VoiceLibrary(tmp_path / "voices")
     with pytest.raises(ConfigError, match=r"cannot keep the voice in .*exists"):
         library.store(record())
+
+
+# --- features
+
+
+def test_features_are_listed_without_their_tensors(library: VoiceLibrary) -> None:
+    assert list(library.features.entries()) == []
+    library.features.store(features(OTHER_KEY))
+    library.features.store(features())
+    (library.folder / "features" / "notes.json").write_text("{}")
+    (library.folder / "features" / f"{KEY}.safetensors").unlink()
+    found = list(library.features.entries())
+    assert [entry.key for entry in found] == [KEY, OTHER_KEY]
+    assert (found[0].num_llm_tokens, found[0].num_flow_tokens, found[0].transcript) == (30, 25, "Grüß Gott, 你好")
+
+
+def test_nothing_but_the_two_files_is_left(library: VoiceLibrary) -> None:
+    library.features.store(features())
+    library.features.store(features())  # by two processes, say
+    assert sorted(path.name for path in (library.folder / "features").iterdir()) == [
+        f"{KEY}.json",
+        f"{KEY}.safetensors",
+    ]
+    library.features.remove(KEY)
+    library.features.remove(KEY)
+    assert list((library.folder / "features").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("version", 2), ("key", OTHER_KEY), ("tensors_sha256", "0" * 64), ("new", 1)]
+)
+def test_metadata_of_something_else_is_not_taken(library: VoiceLibrary, field: str, value: Any) -> None:
+    library.features.store(features())
+    path = library.folder / "features" / f"{KEY}.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {field: value}), encoding="utf-8")
+    assert library.features.load(KEY) is None
+
+
+@pytest.mark.parametrize("file", ["safetensors", "json"])
+def test_features_whose_writing_broke_off_are_not_there(
+    library: VoiceLibrary, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    real = os.replace
+
+    def broken(source: str, target: Path) -> None:
+        if str(target).endswith(file):
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", broken)
+    with pytest.raises(ConfigError, match="No space left"):
+        library.features.store(features())
+    assert library.features.load(KEY) is None
+    assert not [path for path in (library.folder / "features").iterdir() if path.suffix == ".part"]
+
+
+@pytest.mark.parametrize("key", ["", "../../etc/passwd", "A" * 64, "a" * 63])
+def test_only_hashes_are_keys(library: VoiceLibrary, key: str) -> None:
+    with pytest.raises(ValueError, match="not the key of a voice"):
+        library.features.load(key)

@@ -69,6 +69,18 @@ class EngineLoad(Report, frozen=True, kw_only=True):
     """How often runaway speech was stopped since the start, by cause."""
 
 
+class EngineDescription(Report, frozen=True):
+    """The abilities of the worker; sent after ``Ready`` and after ``RefreshVoices``."""
+
+    voices: tuple[Voice, ...]
+    languages: tuple[str, ...] = ()
+    """The languages that every voice speaks in addition to its own."""
+    variants: tuple[str, ...] = ()
+    """The names that may follow every voice after a plus sign."""
+    faults: tuple[str, ...] = ()
+    """The voice files that cannot be used, and why: a sentence each."""
+
+
 class DeviceLost(Exception):
     """The device does not respond any more, so the process must end. Never sent to the server."""
 
@@ -77,23 +89,11 @@ class EngineLoader(Protocol):
     """Makes an :class:`EngineCore`, and knows its voices afterwards."""
 
     @property
-    def voices(self) -> Sequence[Voice]:
-        """Every voice, once loaded."""
-
-    @property
-    def languages(self) -> Sequence[str]:
-        """The BCP 47 primary languages that every voice speaks in addition to its own."""
-
-    @property
-    def variants(self) -> Sequence[str]:
-        """The names that may follow every voice after a plus sign."""
-
-    @property
-    def faults(self) -> Sequence[str]:
-        """The voice files that cannot be used, and why."""
+    def description(self) -> EngineDescription:
+        """The voices and what they can do, once loaded."""
 
     def refresh(self, on_done: Callable[[], None]) -> None:
-        """Look for voices that were added or removed. ``on_done`` is called, from any thread, once :attr:`voices` has them.
+        """Look for voices that were added or removed. ``on_done`` is called, from any thread, once they are described.
         Running streams continue, also with a removed voice.
         """
 

@@ -47,7 +47,7 @@ from cc_tts.engines.cosyvoice.runners.memory_plan import (
 from cc_tts.engines.cosyvoice.runners.runner import COARSENESS, PUBLISHED_CODES, ModelRunner, OutOfDeviceMemory
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.text_front import TextFront
-from cc_tts.engines.engine_core import StreamDone, StreamRequest
+from cc_tts.engines.engine_core import EngineDescription, StreamDone, StreamRequest
 from cc_tts.errors import CcTtsError, ConfigError, EngineFailed
 from cc_tts.voices.voice import Voice
 
@@ -117,20 +117,14 @@ class BatchedLoader:
         self.costs = StageCosts()
 
     @property
-    def voices(self) -> Sequence[Voice]:
+    def voices(self) -> tuple[Voice, ...]:
         """Every voice, once loaded."""
         streams = 0 if self._is_slow else None
         return tuple(replace(each.voice, model=self._config.model, streams=streams) for each in self._listed)
 
     @property
-    def languages(self) -> Sequence[str]:
-        """Return the languages that every voice speaks besides its own."""
-        return LANGUAGES
-
-    @property
-    def variants(self) -> Sequence[str]:
-        """Empty: the voices have no variants."""
-        return ()
+    def description(self) -> EngineDescription:
+        return EngineDescription(self.voices, tuple(LANGUAGES), faults=tuple(self.faults))
 
     def refresh(self, on_done: Callable[[], None]) -> None:
         """Read the voices again, which takes some milliseconds each; see the contract. Their references are computed at

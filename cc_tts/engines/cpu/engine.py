@@ -25,7 +25,7 @@ from cc_tts.engines.cpu.contract import Found, FoundModel, Synthesiser
 from cc_tts.engines.cpu.costs import LEAST_COST, Cost, VoiceCosts
 from cc_tts.engines.cpu.sample_texts import sample_of
 from cc_tts.engines.cpu.speech import ChunkSpeech
-from cc_tts.engines.engine_core import EngineLoad, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import EngineDescription, EngineLoad, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import CcTtsError, ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
@@ -82,8 +82,6 @@ class CpuEngine:
     times faster than anybody listens, and who asks for it has no plainer voice to go to.
     """
 
-    languages: tuple[str, ...] = ()
-
     def __init__(
         self,
         settings: WorkerSettings,
@@ -119,6 +117,10 @@ class CpuEngine:
         self.variants: tuple[str, ...] = ()
         self.faults: tuple[str, ...] = ()
         self._index = VoiceIndex()
+
+    @property
+    def description(self) -> EngineDescription:
+        return EngineDescription(self.voices, variants=self.variants, faults=self.faults)
 
     def load(self, on_progress: Callable[[str], None]) -> "CpuEngine | None":
         """Find the voices, load and warm up each. A voice that cannot be loaded or does not speak is skipped with an error

@@ -10,9 +10,9 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between, thread_cpu_ns
-from cc_tts.engines.engine_core import DeviceLost, EngineLoad, EngineLoader
-from cc_tts.engines.worker.loop import WorkerLoop, description_of
-from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
+from cc_tts.engines.engine_core import DeviceLost, EngineDescription, EngineLoad, EngineLoader
+from cc_tts.engines.worker.loop import WorkerLoop
+from cc_tts.engines.worker.messages import TO_WORKER, WorkerSettings
 from cc_tts.errors import CcTtsError
 from cc_tts.processes import child
 from cc_tts.processes.channel import Starting
@@ -48,8 +48,8 @@ def _start(settings: WorkerSettings, link: child.Link) -> Callable[[], None]:
     loader = _loader(settings, wake=link.wake)
     engine = loader.load(report)
     if engine is None:
-        return lambda: _describe(link, description_of(loader))
-    log.info("loaded", num_voices=len(loader.voices), ms=ms_between(started_ns, clock.now_ns()))
+        return lambda: _describe(link, loader.description)
+    log.info("loaded", num_voices=len(loader.description.voices), ms=ms_between(started_ns, clock.now_ns()))
     signal.signal(signal.SIGTERM, lambda *_: link.stop())  # until here SIGTERM ends the process at once
     return WorkerLoop(engine, link, loader, clock=clock).work
 

@@ -18,11 +18,11 @@ from typing import Final
 
 from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine import SpeechStream
+from cc_tts.engines.engine_core import EngineDescription
 from cc_tts.engines.remote.pick import pick
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.worker.failover import FailoverStream
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerLost
-from cc_tts.engines.worker.messages import EngineDescription
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_language, unknown_voice

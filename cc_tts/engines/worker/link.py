@@ -21,14 +21,13 @@ import msgspec
 
 from cc_tts import __version__, logs
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
-from cc_tts.engines.engine_core import EngineLoad, StreamRequest
+from cc_tts.engines.engine_core import EngineDescription, EngineLoad, StreamRequest
 from cc_tts.engines.remote.pick import WorkerCapacity, capacity_of
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
     CancelStream,
     EndText,
-    EngineDescription,
     PlaybackProgress,
     PushText,
     RefreshVoices,

@@ -25,7 +25,6 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
-    EngineDescription,
     PlaybackProgress,
     PushText,
     RefreshVoices,
@@ -69,7 +68,7 @@ class WorkerLoop:
         """Handle the messages, do one step, and send its results. Raises ``DeviceLost`` if the engine cannot go on."""
         if not self._has_described:
             self._has_described = True
-            self._channel.send(description_of(self._loader))
+            self._channel.send(self._loader.description)
         for message, _ in self._link.news(self._wait_s):
             if isinstance(message, RefreshVoices):
                 self._loader.refresh(self._describe)
@@ -169,13 +168,6 @@ class WorkerLoop:
         if is_news or is_due:
             self._channel.send(load)
             self._reported, self._reported_ns, self._was_asked = load, now_ns, False
-
-
-def description_of(loader: EngineLoader) -> EngineDescription:
-    """Return the description of the worker's abilities."""
-    return EngineDescription(
-        tuple(loader.voices), tuple(loader.languages), tuple(loader.variants), tuple(loader.faults)
-    )
 
 
 def _admission(load: EngineLoad) -> tuple[int, int, str]:

@@ -18,7 +18,6 @@ from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.engine_core import Command
 from cc_tts.engines.speech_chunk import Report
 from cc_tts.processes.channel import kinds_of
-from cc_tts.voices.voice import Voice
 
 Purpose = Literal["serve", "say", "check", "load", "measure"]
 
@@ -67,18 +66,6 @@ class RefreshVoices(Command, frozen=True):
     """Look for voices that were added or removed; a description follows. It concerns no stream."""
 
     stream_id: int = 0
-
-
-class EngineDescription(Report, frozen=True):
-    """The abilities of the worker; sent after ``Ready`` and after ``RefreshVoices``."""
-
-    voices: tuple[Voice, ...]
-    languages: tuple[str, ...] = ()
-    """The languages that every voice speaks in addition to its own."""
-    variants: tuple[str, ...] = ()
-    """The names that may follow every voice after a plus sign."""
-    faults: tuple[str, ...] = ()
-    """The voice files that cannot be used, and why: a sentence each."""
 
 
 class StreamEnded(Report, frozen=True):

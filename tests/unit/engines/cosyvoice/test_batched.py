@@ -323,7 +323,7 @@ def test_what_cannot_be_opened_is_refused(engine: Engine) -> None:
 
 def test_it_describes_itself(loader: BatchedLoader, loaded: Engine) -> None:
     assert {voice.id for voice in loader.voices} == set(speakers())
-    assert "en" in loader.languages
+    assert "en" in loader.description.languages
     load = loaded.load_report()
     assert load.num_streams == 0
     assert load.room > 0

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cc_tts.engines.engine_core import EngineLoad, StreamRequest
+from cc_tts.engines.engine_core import EngineDescription, EngineLoad, StreamRequest
 from cc_tts.engines.remote.relay import PING_LOOK_S, SERVER_TIMEOUT_S, ConnectedServer, report_of
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.link import WorkerLink
@@ -16,7 +16,6 @@ from cc_tts.engines.worker.messages import (
     TO_WORKER,
     CancelStream,
     EndText,
-    EngineDescription,
     PlaybackProgress,
     PushText,
     StreamEnded,

@@ -9,7 +9,7 @@ import pytest
 
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import Config
-from cc_tts.engines.engine_core import EngineLoad, StreamRequest
+from cc_tts.engines.engine_core import EngineDescription, EngineLoad, StreamRequest
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
@@ -17,7 +17,6 @@ from cc_tts.engines.worker.link import HUNG_FACTOR, WorkerLink
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
-    EngineDescription,
     PlaybackProgress,
     PushText,
     RefreshVoices,

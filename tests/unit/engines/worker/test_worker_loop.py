@@ -5,13 +5,12 @@ from copy import copy
 
 import pytest
 
-from cc_tts.engines.engine_core import DeviceLost, EngineLoad, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.engine_core import DeviceLost, EngineDescription, EngineLoad, StepOut, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, WorkerLoop
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
-    EngineDescription,
     PlaybackProgress,
     PushText,
     RefreshVoices,
@@ -102,18 +101,13 @@ class FakeLink(Link):
 class FakeLoader:
     """Finds its voices when it is told to look for them."""
 
-    languages: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
-
-    def __init__(self) -> None:
-        self.voices: tuple[Voice, ...] = ()
+    description = EngineDescription(())
 
     def load(self, on_progress: Callable[[str], None]) -> None:
         """Nothing is loaded."""
 
     def refresh(self, on_done: Callable[[], None]) -> None:
-        self.voices = (Voice("anna", "onnx", "en"),)
+        self.description = EngineDescription((Voice("anna", "onnx", "en"),))
         on_done()
 
 

@@ -38,7 +38,6 @@ from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder  # 
 from cc_tts.engines.cosyvoice.voice.speakers import enrolled_speakers, generation_of_fingerprint  # noqa: E402
 from cc_tts.engines.cosyvoice.worker_engine import make_loader  # noqa: E402
 from cc_tts.engines.enrolment.recording import read_recording  # noqa: E402
-from cc_tts.engines.worker.loop import description_of  # noqa: E402
 from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
 from cc_tts.voices.enrolment import enrol  # noqa: E402
@@ -151,13 +150,13 @@ def test_a_voice_that_is_left_out_is_told_by_the_engine(third: Path, second: Pat
     tts = neural_settings(third, voices_dir=str(library.folder))
     made = make_loader(WorkerSettings(device="cpu", purpose="check", tts=tts, log=LogConfig()))
     assert made.load(lambda _: None) is None
-    told = description_of(made)
+    told = made.description
     assert [each.id for each in told.voices] == ["three"]
     assert ["odd.voice.json" in told.faults[0], "'two' is left out" in told.faults[1]] == [True, True]
     library.remove("two")
     (library.folder / "odd.voice.json").unlink()
     made.refresh(lambda: None)
-    assert description_of(made).faults == ()
+    assert made.description.faults == ()
 
 
 def test_where_both_descriptions_are_a_voice_is_enrolled_for_the_model_that_speaks(

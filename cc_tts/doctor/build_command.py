@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from cc_tts.engines.cosyvoice.model.download import cache_folder
 from cc_tts.errors import ConfigError
 from cc_tts.ua.pjsua2_build import FOLDER, START_SERVER_BUILD, VARIABLE, has_wheel
 
@@ -44,8 +45,7 @@ def _build(options: argparse.Namespace, _config: object) -> int:
 
 def _work_folder() -> Path:
     """The folder for the source and the logs of the build; the source is fetched once."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "cc-tts" / "pjproject"
+    return cache_folder() / "pjproject"
 
 
 def _how_to_use(target: Path) -> str:

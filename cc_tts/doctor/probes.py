@@ -14,13 +14,14 @@ from typing import Final, NamedTuple
 
 from cc_tts import port_owner
 from cc_tts.clock import MonotonicClock
+from cc_tts.egress.own_address import own_address_towards
 from cc_tts.port_owner import Kind
 
 MAX_OUTPUT_CHARS: Final = 65_536
 """The most characters that are read of a child's output and of a file (unmeasured)."""
 _CLOCK_READINGS: Final = 10_000
 _STANDS_STILL_NS: Final = 1_000_000_000
-_NOWHERE: Final = ("192.0.2.1", 9)
+_NOWHERE: Final = "192.0.2.1"
 """An address of TEST-NET-1: connecting a UDP socket to it sends nothing, but shows the local address."""
 
 
@@ -50,9 +51,7 @@ class Probes:
     def local_address(self) -> str:
         """The IPv4 address this machine would send from; empty without a route."""
         try:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect(_NOWHERE)
-                return str(probe.getsockname()[0])
+            return own_address_towards(_NOWHERE)
         except OSError:
             return ""
 

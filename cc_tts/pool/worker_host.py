@@ -22,6 +22,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.config.remote import host_port
 from cc_tts.config.schema import Config
+from cc_tts.engines.cosyvoice.model.download import cache_folder
 from cc_tts.engines.engine_core import EngineLoad
 from cc_tts.engines.factory import engine_names
 from cc_tts.engines.remote.connection import RemoteConnection
@@ -275,13 +276,13 @@ class WorkerHost:
 
     @property
     def _voice_folder(self) -> Path:
-        return _cache_folder() / str(self._port) / "voices"
+        return cache_folder() / "pool" / str(self._port) / "voices"
 
     def _take_port(self) -> None:
         """Take the first port that no other host of this machine has. A lock marks it, since a worker listens only once it
         is loaded.
         """
-        folder = _cache_folder()
+        folder = cache_folder() / "pool"
         folder.mkdir(parents=True, exist_ok=True)
         first = self._settings.config.pool.first_port
         for port in range(first, first + NUM_PORTS):
@@ -317,11 +318,6 @@ async def _pass_on(process: asyncio.subprocess.Process, said: list[str]) -> None
             if text.startswith(worker_process.SAYS_WHY):
                 said[:] = [text.removeprefix(worker_process.SAYS_WHY)]
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - lines of the log
-
-
-def _cache_folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if cache else Path("~/.cache").expanduser()) / "cc-tts" / "pool"
 
 
 def _family(address: str) -> socket.AddressFamily:

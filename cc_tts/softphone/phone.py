@@ -5,11 +5,11 @@ offer/answer, hold and codecs work as ever. RTP is ours (:mod:`cc_tts.softphone.
 """
 
 import contextlib
-import socket
 from collections import deque
 from typing import Any, Final, Self
 
 from cc_tts.clock import Clock
+from cc_tts.egress.own_address import own_address_towards
 from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.call import SoftphoneCall
 from cc_tts.softphone.library import pj
@@ -125,13 +125,8 @@ def _account_config(settings: PhoneSettings, transport_id: int) -> Any:
 
 
 def local_address_towards(host: str, port: int) -> str:
-    """Return the address of this machine from which ``host`` is reached; raises ``ProcessFailed`` without a route. No packet
-    is sent.
-    """
+    """Return the address of this machine from which ``host`` is reached; raises ``ProcessFailed`` without a route."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.connect((host, port))
-            address: str = sock.getsockname()[0]
+        return own_address_towards(host, port)
     except OSError as error:
         raise ProcessFailed(f"{host}: {error.strerror or error}") from error
-    return address

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
+from cc_tts.egress.own_address import own_address_towards
 from cc_tts.mrcp.tcp import Address, MayConnect, TcpConnection, TcpListener, bound
 from cc_tts.ua.sip.message import header_value
 
@@ -25,14 +26,6 @@ FIRST_MESSAGE_S: Final = 30.0
 """A new connection is closed if no message arrives within this time (unmeasured)."""
 _HEAD_ENDS: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(r"\d{1,6}", re.ASCII)
-
-
-def local_host_towards(host: str) -> str:
-    """Return the address of this machine that a peer sees."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, suppress(OSError):
-        sock.connect((host, 9))
-        return str(sock.getsockname()[0])
-    return "127.0.0.1"
 
 
 class UdpFlow:
@@ -51,7 +44,11 @@ class UdpFlow:
     @property
     def local_host(self) -> str:
         """Our address on this path."""
-        return self._host if self._host != "0.0.0.0" else local_host_towards(self.peer[0])
+        if self._host != "0.0.0.0":
+            return self._host
+        with suppress(OSError):
+            return own_address_towards(self.peer[0])
+        return "127.0.0.1"
 
     def send(self, data: bytes, to: Address | None = None) -> None:
         """Send a datagram, which may be lost, to the peer or another address."""

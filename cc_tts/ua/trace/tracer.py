@@ -5,7 +5,6 @@ reports. Where both are off no module is registered with PJSIP. Runs on: the SIP
 import contextlib
 import functools
 import re
-import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -15,6 +14,7 @@ import msgspec
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.config.sections.hep import hep_address
+from cc_tts.egress.own_address import own_address_towards
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
@@ -268,9 +268,7 @@ def address_of(text: str) -> hep.Address:
 
 @functools.lru_cache(256)
 def _own_address(remote: str) -> str:
-    """Return the local address towards a host. No packet is sent."""
-    family = socket.AF_INET6 if ":" in remote else socket.AF_INET
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((remote, 9))
-        return str(probe.getsockname()[0])
+    """Return the local address towards a host."""
+    with contextlib.suppress(OSError):
+        return own_address_towards(remote)
     return remote

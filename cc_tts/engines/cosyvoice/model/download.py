@@ -39,7 +39,7 @@ class DownloadFailed(ProcessFailed, code="download_failed", title="The download 
 def cache_folder() -> Path:
     """Return the folder for files that can be fetched or made again: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(cache) if cache else Path("~/.cache").expanduser()) / "cc-tts"
+    return (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "cc-tts"
 
 
 def default_directory(model: str = DEFAULT_MODEL) -> Path:

@@ -13,8 +13,8 @@ from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
-from cc_tts.calls.dtmf.collector import DtmfCollector
-from cc_tts.calls.dtmf.gather import Gather, GatherRequest
+from cc_tts.calls.dtmf.collector import DtmfCollector, Gather
+from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.ending import PROMPT_FAILED, Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView, Followers
@@ -54,13 +54,7 @@ class Call(CallView):
             on_complete=self._prompt_complete,
         )
         self.spans = spans_of(self, self.player.utterances)
-        self.keys = DtmfCollector(
-            self,
-            self.player,
-            speak=self.speak,
-            on_key=self.followers.key,
-            on_complete=self._gather_complete,
-        )
+        self.keys = DtmfCollector(self, on_complete=self._gather_complete)
         self.barge_in = BargeIn(self)
         self.detection: MachineDetection | None = None
         self.transfer: AnyTransfer | None = None
@@ -79,6 +73,10 @@ class Call(CallView):
     @property
     def running_transfer(self) -> AnyTransfer | None:
         return None if self.transfer is None or self.transfer.is_over else self.transfer
+
+    @property
+    def gathers_secrets(self) -> bool:
+        return self.keys.gather is not None and self.keys.gather.request.sensitive
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
@@ -124,7 +122,8 @@ class Call(CallView):
         if request.invalid_prompt is not None:
             self.services.checked(request.invalid_prompt, self.tenant, self.defaults)
         gather = self.keys.collect(request)
-        self.spans.gather_began(gather)
+        if gather.result is None:
+            self.spans.gather_began(gather.id)
         self.recorder.gather_began(gather)
         self.bridge.withhold_keys(withheld=self.keys.hides_keys)
         self.keep()

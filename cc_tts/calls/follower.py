@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import CallEvent, CallState
-from cc_tts.calls.dtmf.collector import DtmfCollector
 from cc_tts.calls.dtmf.gather import NOBODY, DigitsTo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.player import PromptPlayer
@@ -53,7 +52,6 @@ class CallView(CallInfo, ABC):
     """Whether we have sent 200 for an incoming call."""
     player: PromptPlayer = field(init=False)
     audio: AudioHub = field(init=False)
-    keys: DtmfCollector = field(init=False)
     spans: CallSpans = field(init=False)
     followers: "Followers" = field(init=False)
 
@@ -73,6 +71,11 @@ class CallView(CallInfo, ABC):
         self.keep()
         self.spans.take(data)
         super().publish(data, in_clear, digits_to)
+
+    @property
+    @abstractmethod
+    def gathers_secrets(self) -> bool:
+        """Whether a sensitive gather runs."""
 
     @abstractmethod
     def keep(self) -> None:

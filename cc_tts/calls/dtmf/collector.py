@@ -1,4 +1,14 @@
-"""The keys that the caller presses on one call. Each key goes to the running gather, or waits a while for the next one.
+"""Collecting the keys that the caller presses on one call (DTMF). Each key goes to the running gather, or waits a while for
+the next one. One gather runs at a time.
+
+::
+
+    start ─▸ the prompt is said ─▸ keys are collected ─▸ valid, or no try is left ─▸ complete
+                  ▲                        │
+                  └── the invalid prompt ◂─┘ not valid
+
+The timers begin where the prompt ends. A key that may interrupt the prompt does so and is the first digit; keys during a
+protected prompt wait for its end. Timers stand still while the call is not established, on hold, or a key is down.
 
 Runs on: the event loop.
 """
@@ -7,21 +17,21 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptGather
-from cc_tts.calls.call_info import CallInfo
-from cc_tts.calls.dtmf.gather import MAX_DIGITS, Gather, GatherRequest
+from cc_tts.calls.dtmf.gather import MAX_DIGITS, GatherRequest, GatherResult, TimedOut
 from cc_tts.calls.events import types
-from cc_tts.calls.prompts.player import PromptPlayer
-from cc_tts.calls.prompts.utterance import Utterance
-from cc_tts.clock import NS_PER_MS
+from cc_tts.calls.follower import CallView
+from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceError
+from cc_tts.calls.timer import PausableTimer
+from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.errors import CcTtsError, GatherActive, GatherNotFound
-from cc_tts.speech.prompt import Prompt
 from cc_tts.ua import messages
 
 MAX_TYPED_AHEAD: Final = MAX_DIGITS
@@ -32,30 +42,171 @@ ECHO_NS: Final = 100 * NS_PER_MS
 log = logs.get(__name__)
 
 
+class Gather:
+    """One gather: its request and its progress. ``result`` is ``None`` while it runs; ``on_complete`` is called once."""
+
+    def __init__(self, call: CallView, request: GatherRequest, *, on_complete: Callable[["Gather"], None]) -> None:
+        self.id = request.gather_id or f"gather_{secrets.token_hex(8)}"
+        self.request = request
+        self.digits = ""
+        self.terminator: str | None = None
+        self.timed_out: TimedOut | None = None
+        self.result: GatherResult | None = None
+        self.tries = 1
+        self.ended_ns: int | None = None
+        self._call = call
+        self._clock = clock = call.services.clock
+        self._silence = call.player.discard
+        self._on_complete = on_complete
+        self._started_ns = clock.now_ns()
+        self._prompt: Utterance | None = None
+        self._asked: Utterance | CcTtsError | None = None
+        """The last prompt, or why it was refused."""
+        self._waiting_keys: deque[str] = deque()
+        """Keys that were pressed during a prompt that they may not interrupt."""
+        self._key_timer = PausableTimer(call.id, clock)
+        self._total_timer = PausableTimer(call.id, clock)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the digits can be used: there are enough, and all are allowed."""
+        return len(self.digits) >= self.request.min_digits and set(self.digits) <= set(self.request.valid_digits)
+
+    @property
+    def prompt_error(self) -> str | None:
+        """The error code of the last prompt, if it failed. The caller may then not know the question."""
+        match self._asked:
+            case CcTtsError(code=code):
+                return code
+            case Utterance(completion_cause=CompletionCause.ERROR, error=UtteranceError(code=code)):
+                return code
+        return None
+
+    @property
+    def duration_ms(self) -> float:
+        return ms_between(self._started_ns, self.ended_ns or self._clock.now_ns())
+
+    def start(self, prompt: Utterance | None, typed_ahead: list[str]) -> None:
+        """Begin. ``prompt`` is the queued prompt of the request; ``typed_ahead`` are keys that were pressed earlier."""
+        self._total_timer.pause("prompt")
+        self._total_timer.set(self.request.timeout_ms, partial(self._end_try, "timeout", "total"))
+        self._waiting_keys.extend(typed_ahead)
+        if prompt is not None and typed_ahead and prompt.barge_in_dtmf:
+            self._silence(prompt, CompletionCause.BARGE_IN)
+            prompt = None
+        self._await(prompt)
+
+    def run_timers(self, *, running: bool) -> None:
+        """Run the timers, or stop them while the call is held or not established."""
+        for timer in (self._key_timer, self._total_timer):
+            if running:
+                timer.resume("call")
+            else:
+                timer.pause("call")
+
+    def key_down(self) -> None:
+        """A key is pressed, so this time is not silence. :meth:`key_up` follows."""
+        self._key_timer.pause("key")
+
+    def key_up(self) -> None:
+        self._key_timer.resume("key")
+
+    def key_pressed(self, key: str) -> None:
+        if self._prompt is not None and not self._prompt.barge_in_dtmf:
+            self._waiting_keys.append(key)
+            return
+        if self._prompt is not None:
+            self._silence(self._prompt, CompletionCause.BARGE_IN)
+            self._prompt = None
+        self._take(key)
+
+    def prompt_complete(self, utterance: Utterance) -> None:
+        """An utterance of the call is complete. If the gather waited for it, keys count from now on."""
+        if utterance is self._prompt:
+            self._collect()
+
+    def cancel(self, result: Literal["cancelled", "call_ended"]) -> None:
+        """End the gather without another try; does nothing if it is over."""
+        if self.result is None:
+            self._complete(result)
+
+    def unused_keys(self) -> list[str]:
+        """Keys that were pressed during a protected prompt and were not needed."""
+        return list(self._waiting_keys)
+
+    def is_ended_by(self, key: str) -> bool:
+        """Whether ``key`` would end the gather without digits although digits are required."""
+        return key in self.request.finish_on_key and not self.digits and self.request.min_digits > 0
+
+    def _await(self, prompt: Utterance | None) -> None:
+        self._prompt = prompt
+        self._asked = prompt or self._asked
+        if prompt is None or prompt.is_complete:
+            self._collect()
+
+    def _collect(self) -> None:
+        self._prompt = None
+        self._total_timer.resume("prompt")
+        self._wait_for_key("initial", self.request.initial_timeout_ms)
+        while self._waiting_keys and self._prompt is None and self.result is None:
+            self._take(self._waiting_keys.popleft())
+
+    def _take(self, key: str) -> None:
+        self._total_timer.resume("prompt")
+        if key in self.request.finish_on_key:
+            self.terminator = key
+            self._end_try("finish_key")
+            return
+        self.digits += key
+        if len(self.digits) >= self.request.max_digits:
+            self._end_try("max_digits")
+        else:
+            self._wait_for_key("inter_digit", self.request.inter_digit_timeout_ms)
+
+    def _wait_for_key(self, timed_out: TimedOut, timeout_ms: int | None) -> None:
+        self._key_timer.set(timeout_ms, partial(self._end_try, "timeout", timed_out))
+
+    def _end_try(self, result: GatherResult, timed_out: TimedOut | None = None) -> None:
+        self._key_timer.clear()
+        self.timed_out = timed_out
+        if self.valid or self.tries >= self.request.max_tries or timed_out == "total":
+            self._complete(result)
+            return
+        self.tries += 1
+        self.digits, self.terminator, self.timed_out = "", None, None
+        self._waiting_keys.clear()
+        again = self.request.invalid_prompt or self.request.prompt
+        try:
+            prompt = None if again is None else self._call.speak(replace(again, utterance_id=None))
+        except CcTtsError as error:  # the try begins without it
+            log.warning("gather_prompt_failed", call_id=self._call.id, code=error.code, detail=error.detail)
+            prompt, self._asked = None, error
+        self._await(prompt)
+
+    def _complete(self, result: GatherResult) -> None:
+        self._key_timer.clear()
+        self._total_timer.clear()
+        self.result, self.ended_ns = result, self._clock.now_ns()
+        if self._prompt is not None and result != "call_ended":
+            self._silence(self._prompt, CompletionCause.CANCELLED)
+        self._prompt = None
+        self._on_complete(self)
+
+
 class DtmfCollector:
-    """Passes the keys of one call to its gathers. ``speak`` accepts a prompt; ``on_key`` gets each key as it may be shown;
-    ``on_complete`` is called once for each gather. Timers do not run until :meth:`run_timers`.
+    """Passes the keys of one call to its gathers. ``on_complete`` is called once for each gather. Timers do not run until
+    :meth:`run_timers`.
 
     A finish key right after the last digit of a gather that ended by ``max_digits`` belongs to that gather: callers press it
     out of habit.
     """
 
-    def __init__(
-        self,
-        call: CallInfo,
-        player: PromptPlayer,
-        *,
-        speak: Callable[[Prompt], Utterance],
-        on_key: Callable[[str, int], None],
-        on_complete: Callable[[Gather], None],
-    ) -> None:
+    def __init__(self, call: CallView, *, on_complete: Callable[[Gather], None]) -> None:
         self._log = log.bind(call_id=call.id)
         self._call = call
         self._clock = call.services.clock
-        self._player = player
+        self._player = call.player
         self._type_ahead_ns = call.services.config.gather.type_ahead_ms * NS_PER_MS
-        self._speak = speak
-        self._on_key = on_key
         self._on_complete = on_complete
         self._typed: deque[tuple[int, str]] = deque(maxlen=MAX_TYPED_AHEAD)
         self._down_ns: int | None = None
@@ -98,17 +249,9 @@ class DtmfCollector:
             raise GatherActive(f"gather {self.gather.id} runs on call {self._call.id}")
 
     def collect(self, request: GatherRequest) -> Gather:
-        """Begin a gather with the keys that were typed ahead; raises what ``speak`` raises for its prompt."""
-        prompt = None if request.prompt is None else self._speak(request.prompt)
-        gather = Gather(
-            self._call.id,
-            request.gather_id or f"gather_{secrets.token_hex(8)}",
-            request,
-            self._clock,
-            say=self._say_again,
-            silence=self._player.discard,
-            on_complete=self._complete,
-        )
+        """Begin a gather with the keys that were typed ahead; raises as :meth:`.Call.speak` for its prompt."""
+        prompt = None if request.prompt is None else self._call.speak(request.prompt)
+        gather = Gather(self._call, request, on_complete=self._complete)
         self._log.info("gather", gather_id=gather.id)
         typed_ahead = self._begin(gather)
         self._hides_keys = False
@@ -164,14 +307,6 @@ class DtmfCollector:
             )
         )
 
-    def _say_again(self, prompt: Prompt) -> Utterance:
-        """Queue the prompt of the next try; raises what ``speak`` raises."""
-        try:
-            return self._speak(replace(prompt, utterance_id=None))
-        except CcTtsError as error:
-            self._log.warning("gather_prompt_failed", code=error.code, detail=error.detail)
-            raise
-
     def _complete(self, gather: Gather) -> None:
         self._end(gather)
         assert gather.result is not None
@@ -219,7 +354,7 @@ class DtmfCollector:
                 gather_id=UNSET if gather is None else gather.id,
             )
         )
-        self._on_key(digit, key.duration_ms)
+        self._call.followers.key(digit, key.duration_ms)
         self._pressed(key)
 
     def _is_repeated(self, key: messages.DtmfReceived) -> bool:

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.dtmf.gather import Gather
+from cc_tts.calls.dtmf.collector import Gather
 from cc_tts.calls.events import types
 from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.recording.recording import PauseReason, Recording, RecordingStamp, RecordRequest
@@ -90,8 +90,7 @@ class CallRecorder(Follower):
             raise RecordingActive(f"call {self._call.id} is recorded already")
 
     def _begin(self, recording: Recording) -> None:
-        gather = self._call.keys.gather
-        is_paused = gather is not None and gather.request.sensitive
+        is_paused = self._call.gathers_secrets
         self._call.services.ua.send(messages.StartRecording(self._call.id, recording.plan, is_paused))
         recording.state = "starting"
         recording.pauses = ["gather"] if is_paused else []
@@ -126,12 +125,12 @@ class CallRecorder(Follower):
             RecordingNotFound: the call is not recorded.
             WrongState: it is paused already or not paused, or a sensitive gather runs.
         """
-        recording, gather = self.running, self._call.keys.gather
+        recording = self.running
         if recording.state in ("waiting", "stopping"):
             raise WrongState(f"recording {recording.id} is {recording.state}")
         if paused == bool(recording.pauses):
             raise WrongState("the recording is paused already" if paused else "the recording is not paused")
-        if not paused and gather is not None and gather.request.sensitive:
+        if not paused and self._call.gathers_secrets:
             raise WrongState("a sensitive gather runs, which is not recorded")
         pauses: list[PauseReason] = ["request"] if paused else []
         self._set_pauses(recording, pauses, reason="request", skips=skips)

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.dtmf.gather import Gather
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
@@ -37,7 +36,7 @@ class CallSpans:
     def take(self, data: types.EventData) -> None:
         """Take an event of the call into its spans."""
 
-    def gather_began(self, gather: Gather) -> None:
+    def gather_began(self, gather_id: str) -> None:
         """Keys are collected from now on."""
 
     def step(self, name: str, id_: str, state: str, **attributes: Any) -> None:
@@ -74,9 +73,8 @@ class ExportedSpans(CallSpans):
             "sip.invite", kind="server" if inbound else "client", attributes={"sip.method": "INVITE"}
         )
 
-    def gather_began(self, gather: Gather) -> None:
-        if gather.result is None:
-            self._begin("gather", gather.id)
+    def gather_began(self, gather_id: str) -> None:
+        self._begin("gather", gather_id)
 
     def leave(self) -> None:
         for span in (*self._open.values(), self._root):

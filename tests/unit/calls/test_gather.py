@@ -7,7 +7,8 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from cc_tts.calls.call import Call
-from cc_tts.calls.dtmf.gather import DigitsTo, Gather, GatherRequest
+from cc_tts.calls.dtmf.collector import Gather
+from cc_tts.calls.dtmf.gather import DigitsTo, GatherRequest
 from cc_tts.calls.events.types import CallGatherComplete
 from cc_tts.errors import EngineFailed, GatherActive, GatherNotFound, UnknownVoice, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent

@@ -10,7 +10,6 @@ from cc_tts.calls import traces
 from cc_tts.calls.adoption import record as records
 from cc_tts.calls.audio.barge_in import BargeIn
 from cc_tts.calls.audio.hub import AudioHub
-from cc_tts.calls.audio.machine_detection import MachineDetection
 from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.dtmf.collector import DtmfCollector, Gather
@@ -56,7 +55,6 @@ class Call(CallView):
         self.spans = spans_of(self, self.player.utterances)
         self.keys = DtmfCollector(self, on_complete=self._gather_complete)
         self.barge_in = BargeIn(self)
-        self.detection: MachineDetection | None = None
         self.transfer: AnyTransfer | None = None
         """The last one; it may be over."""
         self.bridge = CallBridge(self)
@@ -375,8 +373,6 @@ class Call(CallView):
         self._run_gather_timers()
         self.player.open_line(established.at_ns + self.lead_in_ms * NS_PER_MS)
         self.barge_in.begin(established.at_ns)
-        if self.detection:
-            self.detection.begin(established.at_ns)
         self.timer.cancel()
         self._limit_duration()
 
@@ -440,8 +436,6 @@ class Call(CallView):
         self.keys.call_ended()
         self.bridge.call_ended()
         self.barge_in.close()
-        if self.detection:
-            self.detection.close()
         self.player.close(CompletionCause.CALL_ENDED)
         self.followers.call_ended(ending.reason)
         traces.note_end(self, ending)

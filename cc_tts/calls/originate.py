@@ -109,8 +109,7 @@ class OutgoingCalls:
         call.publish(types.CallOutgoing(**call.parties, referral=types.referral_of(request.referral)))
         call.timer.set(timeout_s, partial(call.end, "no_answer"))
         if request.amd is not None:
-            call.detection = MachineDetection(call, request.amd)
-            call.detection.placed()
+            MachineDetection(call, request.amd).begin()
         if request.prompt is not None:
             call.speak(request.prompt)
         return call

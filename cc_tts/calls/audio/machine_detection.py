@@ -15,11 +15,11 @@ from typing import Final
 from cc_tts.calls.audio.hub import DIRECTIONS
 from cc_tts.calls.call_info import AmdStage
 from cc_tts.calls.events import types
-from cc_tts.calls.follower import CallView
+from cc_tts.calls.follower import CallView, Follower
 from cc_tts.calls.timer import CallTimer
 from cc_tts.clock import ms_between
 from cc_tts.errors import UserAgentUnavailable
-from cc_tts.ua.messages import CallAudio
+from cc_tts.ua import messages
 from cc_tts.vad.answering.settings import (
     Amd,
     AmdResult,
@@ -35,8 +35,8 @@ MARGIN_MS: Final = 2000.0
 """The VAD process counts as lost if it has found nothing this long after the longest analysis; unmeasured."""
 
 
-class MachineDetection:
-    """The detection of one call. ``stage`` says what has not been found yet."""
+class MachineDetection(Follower):
+    """The detection of one call, which it follows. ``amd_stage`` of the call says what has not been found yet."""
 
     def __init__(self, call: CallView, settings: Amd) -> None:
         self._call = call
@@ -48,20 +48,23 @@ class MachineDetection:
         self._unsubscribe: Callable[[], None] | None = None
         self._timer = CallTimer(call.id)
 
-    def placed(self) -> None:
+    def begin(self) -> None:
+        """The call has been placed."""
         self._call.amd_stage = "answer"
+        self._call.followers.join(self)
         try:
             self._unsubscribe = self._call.audio.subscribe(DIRECTIONS, self._on_audio)
         except UserAgentUnavailable:  # the UA process died, which ends the call
             return
         self._classify(self._services.clock.now_ns(), is_answered=False)
 
-    def begin(self, established_ns: int) -> None:
-        self._established_ns = established_ns
-        self._classify(established_ns, is_answered=True)
-        self._timer.set((self._settings.longest_ms + MARGIN_MS) / 1000, self._lost)
+    def on_report(self, report: messages.CallReport) -> None:
+        if isinstance(report, messages.CallEstablished):
+            self._established_ns = report.at_ns
+            self._classify(report.at_ns, is_answered=True)
+            self._timer.set((self._settings.longest_ms + MARGIN_MS) / 1000, self._lost)
 
-    def close(self) -> None:
+    def on_call_ended(self, reason: str) -> None:  # noqa: ARG002 - what was found until then counts
         if self._call.amd_stage == "answer":
             is_refused = self._established_ns is None and self._early in ("busy", "information_tone")
             result: AmdResult = "unavailable" if is_refused else "unknown"
@@ -79,7 +82,7 @@ class MachineDetection:
             on_finding=self._on_finding,
         )
 
-    def _on_audio(self, audio: CallAudio, pcm: bytes) -> None:
+    def _on_audio(self, audio: messages.CallAudio, pcm: bytes) -> None:
         self._services.vad.push(self._leg, audio.at_ns, pcm, is_sent=audio.direction == "out")
 
     def _on_finding(self, finding: Finding | None) -> None:

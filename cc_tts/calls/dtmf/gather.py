@@ -1,4 +1,4 @@
-"""What a client asks for when it collects the keys that a caller presses (DTMF)."""
+"""The request of a client to collect the keys that a caller presses (DTMF)."""
 
 from dataclasses import dataclass
 from typing import Final, Literal

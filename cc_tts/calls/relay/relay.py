@@ -14,7 +14,7 @@ Runs on: the event loop.
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, assert_never
 
@@ -66,12 +66,9 @@ class Relay(Follower):
         SpeechNotHeard: speech alone is to interrupt, and nothing here hears it.
     """
 
-    def __init__(
-        self, call: Call, request: RelayRequest, *, resumed: bool = False, on_over: Callable[[], object]
-    ) -> None:
+    def __init__(self, call: Call, request: RelayRequest, *, resumed: bool = False) -> None:
         self.request = request
         self.call = call
-        self._on_over = on_over
         self._hears = self._check_hearing()
         self._text = TextStream(call, send=self._note, on_call_ended=lambda: None, has_words=False)
         call.followers.join(self)
@@ -186,7 +183,6 @@ class Relay(Follower):
         call.relay_request = None
         if self._outbox is not None:
             self._outbox.close()
-        self._on_over()
         tell_end(call, self.request, cause, handoff_data)
         if cause not in ("stopped", "call_ended"):
             go_on(call, self.request, cause)

@@ -5,7 +5,6 @@ Runs on: the event loop.
 
 import secrets
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from cc_tts import logs
@@ -31,7 +30,6 @@ class Relays:
     def __init__(self, services: CallServices) -> None:
         self._services = services
         self._allowed = AllowedHosts(services.config.relay.allowed_hosts)
-        self._running: dict[str, Relay] = {}
         self.connect: Callable[[Relay], None] = _nobody
 
     @property
@@ -57,7 +55,7 @@ class Relays:
         url = relay_url(settings.url)
         if is_guarded and (url is None or not self._allowed.has(url.raw_host or "")):
             raise RelayNotAllowed("relay.allowed_hosts does not have the host of the URL")
-        if call.id in self._running:
+        if _relay_of(call) is not None:
             raise RelayActive(f"call {call.id} has a relay: DELETE /v1/calls/{call.id}/relay ends it")
         fields: dict[str, Any] = {name: getattr(settings, name) for name in RelaySettings.__struct_fields__}
         request = RelayRequest(
@@ -76,7 +74,7 @@ class Relays:
         Raises:
             RelayNotFound: the call has none.
         """
-        if (relay := self._running.get(call.id)) is None:
+        if (relay := _relay_of(call)) is None:
             raise RelayNotFound(f"call {call.id} has no relay")
         relay.stop()
         return relay.request
@@ -101,7 +99,10 @@ class Relays:
             go_on(call, request, "server_restarted")
 
     def _run(self, call: Call, request: RelayRequest, *, resumed: bool = False) -> None:
-        relay = Relay(call, request, resumed=resumed, on_over=partial(self._running.pop, call.id, None))
-        self._running[call.id] = relay
+        relay = Relay(call, request, resumed=resumed)
         call.keep()
         self.connect(relay)
+
+
+def _relay_of(call: Call) -> Relay | None:
+    return next((each for each in call.followers if isinstance(each, Relay)), None)

@@ -293,12 +293,6 @@ async def test_when_the_last_one_leaves_the_engine_is_freed() -> None:
     assert len(desk.made) == 2
 
 
-async def test_a_stream_that_was_never_read_frees_the_engine_too() -> None:
-    desk = Desk()
-    await desk.open().cancel()
-    assert desk.made[0].num_cancels == 1
-
-
 # --- prompts that are interrupted each time ------------------------------------------------------------------------------
 
 

@@ -70,16 +70,6 @@ def figure(of: PromptCache, name: str, **labels: str) -> float | None:
 # --- in memory -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_prompt_is_kept_from_its_second_use_on() -> None:
-    kept = cache()
-    keep(kept, 1, uses=1)
-    assert kept.in_memory(key(1)) is None
-    keep(kept, 1, uses=1)
-    assert kept.in_memory(key(1)) == prompt(1)
-    assert kept.has(key(1))
-    assert key(1) not in kept.files
-
-
 def test_the_least_recently_used_goes_first() -> None:
     kept = cache(memory_bytes=1 << 20)
     for number in range(3):
@@ -127,11 +117,6 @@ def test_uses_are_forgotten_in_time() -> None:
 # --- the file ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_gives_back_what_went_in() -> None:
-    data = to_file(key(1), prompt(1))
-    assert from_file(key(1), data) == prompt(1)
-
-
 @given(st.data())
 @settings(max_examples=200)
 def test_a_damaged_file_is_refused(data: st.DataObject) -> None:
@@ -165,21 +150,6 @@ def test_what_makes_no_sense_is_refused_though_its_checksum_is_right(unsound: Ca
 
 
 # --- the folder ----------------------------------------------------------------------------------------------------------
-
-
-async def test_prompts_survive_a_restart(tmp_path: Path) -> None:
-    first = cache(tmp_path / "prompts")
-    await first.files.start()
-    keep(first, 1)
-    await first.files.stop()
-    second = cache(tmp_path / "prompts")
-    await second.files.start()
-    assert second.in_memory(key(1)) is None
-    assert key(1) in second.files
-    assert await second.load(key(1)) == prompt(1)
-    assert second.in_memory(key(1)) == prompt(1)
-    assert figure(second, "prompts", where="disk") == 1
-    await second.files.stop()
 
 
 async def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Server:
         self._awaiting_reload: list[asyncio.Future[Reloaded]] = []
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
-        self._hands_over = False
+        self._hand_over = asyncio.Event()
         clock = MonotonicClock()
         self._notifier = systemd.notifier(os.environ, clock=clock)
         self.metrics = Metrics(node=config.server.node_name)
@@ -278,9 +278,9 @@ class Server:
             background.append(asyncio.create_task(self._reload_on_hangup(), name="reload"))
             background.append(asyncio.create_task(self.registry.follow_engine(), name="follow the engine"))
             await self._stop.wait()
-            if self._hands_over:
-                await self._leave_calls()
             await self._drained()
+            if self._hand_over.is_set():
+                await self._leave_calls()
         finally:
             for task in background:
                 task.cancel()
@@ -337,8 +337,12 @@ class Server:
             log.warning("prompt_not_loaded", detail=fault)
 
     async def _drained(self) -> None:
-        """Wait until nothing is spoken any more, at most ``calls.drain_timeout_s``, or until a second signal."""
-        await first_of(self._all_over(self._config.calls.drain_timeout_s), self._force.wait())
+        """Wait until nothing is spoken any more, at most ``calls.drain_timeout_s``. A second signal ends the calls, and a
+        hand-over leaves them.
+        """
+        forced = self._force.wait()
+        if await first_of(self._hand_over.wait(), forced, self._all_over(self._config.calls.drain_timeout_s)) == 1:
+            await self.registry.drained(timeout_s=0)
 
     async def _all_over(self, timeout_s: float) -> None:
         """Wait for the last call, for speech over HTTP, and for MRCP sessions."""
@@ -384,8 +388,8 @@ class Server:
         if not self._config.ua.orphan_grace_ms:
             log.warning("nothing_to_hand_over", detail="ua.orphan_grace_ms is 0", consequence="draining")
             self._on_signal()
-        elif not self._stop.is_set():
-            self._hands_over = True
+        elif not self._force.is_set():
+            self._hand_over.set()
             self._notifier.stopping()
             self._stop.set()
 

@@ -64,7 +64,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         super().__init__(account, pj_call_id)
         self._services = services
         self._rtp = services.settings.rtp
-        self._server = services.settings.sip.user_agent  # the header of that name
+        self._server = iter((services.settings.sip.user_agent,))  # for the first response: PJSIP keeps it in later ones
         self._clock = services.clock
         self._send = services.send
         self.call_id = call_id
@@ -142,7 +142,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Send 180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
         code = pj.PJSIP_SC_PROGRESS if ring.early_media else pj.PJSIP_SC_RINGING
         self.media.lead_in_ms = ring.lead_in_ms
-        self.answer(pj_info.response_options(code, self._server))
+        self.answer(pj_info.response_options(code, next(self._server, "")))
         if ring.early_media:
             self.media.set_may_be_heard(may_be_heard=True)
         self._sip_code = code
@@ -153,7 +153,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.media.lead_in_ms = answer.lead_in_ms
         if not self._rtp.unacked_ms:
             self.media.set_muted(muted=True)
-        self.answer(pj_info.response_options(pj.PJSIP_SC_OK, self._server))
+        self.answer(pj_info.response_options(pj.PJSIP_SC_OK, next(self._server, "")))
 
     def hang_up(self, hangup: messages.Hangup) -> None:
         """End the call once that is possible: the called side sends no BYE before the ACK (RFC 3261 §15). PJSIP would report
@@ -175,7 +175,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             pj_info.add_headers(param, bye.bye_headers(hangup, played_ms=self.media.played_ms))
         elif self._awaits_answer:
             param.statusCode, param.reason = hangup.sip_code or pj.PJSIP_SC_DECLINE, hangup.reason
-            pj_info.add_headers(param, bye.refusal_headers(hangup, server=self._server))
+            pj_info.add_headers(param, bye.refusal_headers(hangup, server=next(self._server, "")))
         elif ended_by != "local":
             param.statusCode = hangup.sip_code
         self.hangup(param)

@@ -117,6 +117,19 @@ async def test_an_established_call_outlives_the_server_and_speaks_again_and_a_ha
             await phone.hangup(call="3")
 
 
+async def test_calls_of_a_drain_are_handed_over(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, **LONG_GRACE, calls__drain_timeout_s="1000") as server:
+        async with server.events() as earlier:
+            call_id = await dialled(server, phone, earlier, "silent")
+        assert (await server.ask("/v1/admin/drain"))["draining"]
+        assert await server.replace(signal.SIGUSR2) == 0
+        async with server.events(after=earlier) as log:
+            await has_come(log, "call.adopted", call_id)
+            await until_readyz(server, 200)
+            await phone.hangup()
+            assert (await has_come(log, "call.terminated", call_id))["data"]["ending"]["reason"] == "remote_hangup"
+
+
 async def test_calls_in_every_state_are_taken_up(tmp_path: Path, phone: SoftphoneProcess) -> None:
     """Ringing, idle with its own defaults, with a gather under its prompt, and dialling."""
     async with server_with(tmp_path, **LONG_GRACE) as server, RawPeer() as peer:

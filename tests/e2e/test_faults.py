@@ -120,7 +120,7 @@ async def test_sigterm_lets_a_prompt_end_and_a_second_one_ends_the_calls_at_once
             os.kill(server._child.pid, signal.SIGTERM)
             await log.wait("speak.complete", completion_cause="call_ended")
             _, terminated = await log.several("call.terminated", 2)
-        assert terminated["data"]["ending"]["result"] == "completed"
+        assert terminated["data"]["ending"] == {"result": "completed", "reason": "draining", "sip_code": 200}
         report = await phone.report(call="2", timeout_s=10)
         assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
         assert await server._child.wait(EXIT_TIMEOUT_S) == 0

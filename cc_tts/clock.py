@@ -7,6 +7,7 @@ import time
 from typing import Protocol
 
 NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
 
 
 def thread_cpu_ns() -> int:

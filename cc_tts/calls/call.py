@@ -24,7 +24,7 @@ from cc_tts.calls.timer import CallTimer
 from cc_tts.calls.tracing.spans import spans_of
 from cc_tts.calls.transfers.bridge import CallBridge
 from cc_tts.calls.transfers.transfer import AnyTransfer, Transfer
-from cc_tts.clock import NS_PER_MS, ms_between
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 from cc_tts.errors import DtmfUnsupported, WrongState
 from cc_tts.speech.prompt import Prompt, PromptDefaults, texts_of
 from cc_tts.state_machine import StateMachine
@@ -43,7 +43,9 @@ class Call(CallView):
     def __post_init__(self) -> None:
         inbound = self.direction == "inbound"
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
-        self.created_at_s = self.services.clock.wall_s()
+        clock = self.services.clock
+        self._epoch_s = clock.wall_s() - clock.now_ns() / NS_PER_S
+        self.created_at_s = self._at_s(clock.now_ns())
         self.timer = CallTimer(self.id)
         self.followers = Followers()
         self.audio = AudioHub(self)
@@ -290,7 +292,7 @@ class Call(CallView):
             self.machine.fire(CallEvent.RING)
         if snapshot.state == "established":
             self.machine.fire(CallEvent.ANSWER)
-            self.answered_at_s = clock.wall_s() - ms_between(snapshot.established_ns, clock.now_ns()) / 1000
+            self.answered_at_s = self._at_s(snapshot.established_ns)
             self._limit_duration()
             self.player.open_line(snapshot.established_ns)
         elif record.no_answer_at_s is not None:
@@ -367,7 +369,7 @@ class Call(CallView):
         if not self.machine.can(CallEvent.ANSWER):
             return
         self.machine.fire(CallEvent.ANSWER)
-        self.answered_at_s = self.services.clock.wall_s()
+        self.answered_at_s = self._at_s(self.services.clock.now_ns())
         traces.note_answer(self)
         self.publish(types.CallEstablished(codec=self.codec, clock_rate_hz=self.clock_rate_hz))
         self._run_gather_timers()
@@ -378,7 +380,7 @@ class Call(CallView):
 
     def _limit_duration(self) -> None:
         if max_duration_s := self.services.config.calls.max_duration_s:
-            since_s = self.services.clock.wall_s() - (self.answered_at_s or 0.0)
+            since_s = self._at_s(self.services.clock.now_ns()) - (self.answered_at_s or 0.0)
             self.timer.set(max(0.0, max_duration_s - since_s), partial(self.end, "max_duration"))
 
     def _open_early_media(self) -> None:
@@ -429,8 +431,8 @@ class Call(CallView):
             return
         self.machine.fire(CallEvent.END)
         self.timer.cancel()
-        clock = self.services.clock
-        self.ended_at_s = clock.wall_s() - (ms_between(at_ns, clock.now_ns()) / 1000 if at_ns else 0.0)
+        self.ended_ns = at_ns or self.services.clock.now_ns()
+        self.ended_at_s = self._at_s(self.ended_ns)
         self.ending = ending
         self.held = self.paused = False
         self.keys.call_ended()
@@ -439,6 +441,10 @@ class Call(CallView):
         self.player.close(CompletionCause.CALL_ENDED)
         self.followers.call_ended(ending.reason)
         traces.note_end(self, ending)
+
+    def _at_s(self, at_ns: int) -> float:
+        """Return the time of day of an instant; where the clock of the machine is set meanwhile, as it was before."""
+        return self._epoch_s + at_ns / NS_PER_S
 
     def _prompt_complete(self, utterance: Utterance) -> None:
         """Hang up if the prompt asked for that, and start whatever waited for its end."""

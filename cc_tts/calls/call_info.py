@@ -59,6 +59,8 @@ class CallInfo:
     created_at_s: float = 0.0
     answered_at_s: float | None = None
     ended_at_s: float | None = None
+    ended_ns: int = 0
+    """The end on CLOCK_MONOTONIC; 0 before it."""
     codec: str | None = None
     clock_rate_hz: int | None = None
     transport: str | None = None

@@ -10,6 +10,7 @@ from cc_tts.calls import traces
 from cc_tts.calls.call import Call
 from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
+from cc_tts.clock import NS_PER_S
 from cc_tts.errors import CallNotFound
 from cc_tts.tenants.quotas import Reservation
 from cc_tts.tenants.shares import SharedRoom
@@ -100,10 +101,10 @@ class CallTable:
 
     def _forget_old(self) -> None:
         config = self._services.config.calls
-        horizon_s = self._services.clock.wall_s() - config.ended_retention_s
+        horizon_ns = self._services.clock.now_ns() - config.ended_retention_s * NS_PER_S
         while self.ended:
             oldest = next(iter(self.ended.values()))
-            if oldest.ended_at_s is None or oldest.ended_at_s >= horizon_s:
+            if oldest.ended_ns >= horizon_ns:
                 break
             self._forget(oldest.id)
         while len(self._room) > config.max_ended_calls and (call_id := self._room.next_out()) is not None:

@@ -12,13 +12,12 @@ from typing import Final
 import msgspec
 
 from cc_tts import atomic_file, logs
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes.channel import Decoder, Message, encode
 from cc_tts.ua import messages
 
 SUFFIX: Final = ".ended"
-NS_PER_S: Final = 1_000_000_000
 
 log = logs.get(__name__)
 

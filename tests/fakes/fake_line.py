@@ -114,12 +114,14 @@ class FakeLine:
 class FakeClock:
     def __init__(self) -> None:
         self.at_ns = 1_000_000_000
+        self.set_by_s = 0.0
+        """How far the time of day was set, forward or back."""
 
     def now_ns(self) -> int:
         return self.at_ns
 
     def wall_s(self) -> float:
-        return self.at_ns / 1e9
+        return self.at_ns / 1e9 + self.set_by_s
 
     def advance(self, ms: float) -> None:
         self.at_ns += round(ms * 1e6)

@@ -9,17 +9,15 @@ Each arrow is a wait with a bound and a name. Runs on: the SIP thread, a step be
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Literal, Protocol
 
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
 from cc_tts.softphone.probe.ear import PAUSE_MS, WAIT_MS, Ear
 from cc_tts.softphone.probe.plan import INTERRUPT_AFTER_S, KEY_WAIT_S, MAX_WORDS_S, CallerWords, ProbePlan
 from cc_tts.softphone.rtp.receiver import Interval
 
 Wait = Literal["greeting", "end of the greeting", "words", "answer", "stop", "end of the answer"]
 Steps = Generator[None, None, bool]
-
-_NS_PER_S: Final = 1000 * NS_PER_MS
 
 
 class Line(Protocol):
@@ -130,14 +128,14 @@ class Caller:
         return not self._ear.is_speaking
 
     def _pause(self, seconds: float) -> Generator[None, None, None]:
-        end_ns = self._clock.now_ns() + round(seconds * _NS_PER_S)
+        end_ns = self._clock.now_ns() + round(seconds * NS_PER_S)
         while self._clock.now_ns() < end_ns:
             yield
 
     def _until(self, condition: Callable[[], bool], wait: Wait, bound_s: float = 0.0) -> Steps:
         """Wait, for at most ``bound_s`` or as long as the plan says; return whether the condition was met."""
         bound_s = bound_s or self._plan.wait_s
-        end_ns = self._clock.now_ns() + round(bound_s * _NS_PER_S)
+        end_ns = self._clock.now_ns() + round(bound_s * NS_PER_S)
         while not condition():
             if (now_ns := self._clock.now_ns()) >= end_ns:
                 self.expired.append(Expired(wait, now_ns, bound_s))

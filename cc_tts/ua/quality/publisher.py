@@ -18,7 +18,7 @@ from typing import Any, Final
 import pjsua2 as pj
 
 from cc_tts import logs
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.guard import digest
@@ -43,7 +43,6 @@ RETRY_AFTER_S: Final = (5, 30)
 """The pauses before another try (unmeasured)."""
 MAX_RETRY_AFTER_S: Final = 300
 """The longest pause that a collector may ask for (unmeasured)."""
-_NS_PER_S: Final = 1000 * NS_PER_MS
 _CHALLENGES: Final = {401: ("WWW-Authenticate", "Authorization"), 407: ("Proxy-Authenticate", "Proxy-Authorization")}
 
 log = logs.get(__name__)
@@ -93,7 +92,7 @@ class Publisher:
 
     def watch(self, leg: Any) -> None:
         """Report a running call once in an interval. Called once a second."""
-        interval_ns = _NS_PER_S * self._settings.quality.interval_s
+        interval_ns = NS_PER_S * self._settings.quality.interval_s
         if not (interval_ns and self._settings.quality.collector) or leg.is_over:
             return
         now_ns = self._clock.now_ns()
@@ -155,7 +154,7 @@ class Publisher:
             is_incoming=call.invite is not None,
             addresses=(address_of(media.rtp_addresses[0]), address_of(media.rtp_addresses[1])),
             ssrcs=media.reports.ssrcs,
-            began_s=now_s - (self._clock.now_ns() - call.established_ns) / _NS_PER_S,
+            began_s=now_s - (self._clock.now_ns() - call.established_ns) / NS_PER_S,
             until_s=now_s,
             codec=call.media.codec,
             clock_rate_hz=call.media.clock_rate_hz,
@@ -165,7 +164,7 @@ class Publisher:
         )
 
     def _wait(self, report: _Report, delay_s: int) -> None:
-        due_ns = self._clock.now_ns() + _NS_PER_S * delay_s
+        due_ns = self._clock.now_ns() + NS_PER_S * delay_s
         heapq.heappush(self._waiting, (due_ns, next(self._serials), report))
 
     @property

@@ -391,6 +391,25 @@ async def test_ended_calls_are_kept_for_a_while() -> None:
     assert len(exchange.registry.calls(CallState.TERMINATED)) == 2
 
 
+@pytest.mark.parametrize("set_by_s", [86_400.0, -86_400.0])
+async def test_a_clock_that_is_set_changes_no_duration_and_forgets_no_call(set_by_s: float) -> None:
+    exchange = Exchange(ended_retention_s=60.0)
+    call_id = exchange.talking()
+    exchange.clock.advance(7_000)
+    exchange.clock.set_by_s = set_by_s
+    exchange.ua.ended(call_id)
+    call = exchange.registry.call(call_id)
+    assert call.answered_at_s is not None
+    assert call.ended_at_s == pytest.approx(call.answered_at_s + 7)
+    exchange.clock.advance(59_000)
+    exchange.ua.ended(exchange.talking())
+    assert exchange.registry.call(call_id) is call
+    exchange.clock.advance(2_000)
+    exchange.ua.ended(exchange.talking())
+    with pytest.raises(CallNotFound):
+        exchange.registry.call(call_id)
+
+
 async def test_an_id_that_comes_again_leaves_nothing_of_the_call_before() -> None:
     """AudioSocket names calls by a UUID of the dialplan, which may be the same each time."""
     exchange = Exchange(ended_retention_s=60.0)

@@ -242,7 +242,8 @@ async def test_method_not_allowed_names_the_methods(api: RunningApi) -> None:
 
 
 @pytest.mark.parametrize(
-    "content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-16"]
+    "content_type",
+    ["", "text/plain", "application/pls+xml", "application/x-www-form-urlencoded", "application/json; charset=utf-16"],
 )
 async def test_only_json_is_taken(api: RunningApi, content_type: str) -> None:
     answered = await api.ask("POST", SPEAK, b'{"text": "hi"}', headers={"Content-Type": content_type})

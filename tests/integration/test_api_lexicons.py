@@ -1,6 +1,5 @@
 """Lexicons over HTTP, as JSON and as PLS."""
 
-import aiohttp
 import pytest
 
 from tests.fakes.running_api import RunningApi
@@ -63,10 +62,3 @@ async def test_it_is_used_by_name(api: RunningApi) -> None:
     body = {"input": "Mobivox", "response_format": "pcm", "lexicons": ["crm"]}
     assert (await api.ask("POST", "/v1/audio/speech", body)).status == 200
     assert api.registry.source.opened[0].lexicons == ("crm",)  # type: ignore[union-attr]
-
-
-async def test_another_media_type_is_still_refused_elsewhere(api: RunningApi) -> None:
-    headers = {"Content-Type": "application/pls+xml"}
-    async with api.session.post("/v1/calls", data=PLS, headers=headers) as response:
-        assert response.status == 415
-    assert isinstance(api.session, aiohttp.ClientSession)

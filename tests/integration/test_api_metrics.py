@@ -1,7 +1,6 @@
 """How /metrics is asked for: the format by Accept, gzip by Accept-Encoding."""
 
 import gzip
-from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import ClientSession
@@ -9,7 +8,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from cc_tts.api.http.exposition import OPEN_METRICS
 from cc_tts.metrics import CONTENT_TYPE
-from tests.fakes.running_api import RunningApi, running_api
+from tests.fakes.running_api import RunningApi
 
 pytestmark = pytest.mark.integration
 
@@ -18,12 +17,6 @@ PROMETHEUS = (
     "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
 """What Prometheus 3 sends."""
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[RunningApi]:
-    async with running_api() as running:
-        yield running
 
 
 @pytest.mark.parametrize(

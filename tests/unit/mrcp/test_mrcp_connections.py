@@ -14,15 +14,20 @@ pytestmark = pytest.mark.unit
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class EchoingChannel:
-    def __init__(self, control: Control, channel_id: str) -> None:
-        self._control = control
-        self._channel_id = channel_id
+CHANNEL = "a@speechsynth"
 
-    def handle(self, found: Request) -> None:
+
+def echoing(idle_timeout_s: float = 0.0) -> Control:
+    """A control with one channel, which answers each request but ``FAIL``."""
+    control = Control(lambda _host: True, idle_timeout_s=idle_timeout_s)
+
+    def handle(found: Request) -> None:
         if found.method == "FAIL":
             raise RuntimeError
-        self._control.send(self._channel_id, response(found.request_id, Status.SUCCESS, RequestState.COMPLETE, ()))
+        control.send(CHANNEL, response(found.request_id, Status.SUCCESS, RequestState.COMPLETE, ()))
+
+    control.add(CHANNEL, handle)
+    return control
 
 
 @contextlib.asynccontextmanager
@@ -45,58 +50,54 @@ async def line(client: Client) -> str:
     return found.split(" ", 2)[2]
 
 
-def asked(method: str, number: int, channel_id: str) -> bytes:
-    return request(method, number, [("Channel-Identifier", channel_id)])
+def asked(method: str, number: int) -> bytes:
+    return request(method, number, [("Channel-Identifier", CHANNEL)])
 
 
 async def test_a_channel_answers_where_its_last_request_came_from() -> None:
-    control = Control(lambda _host: True)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
+    control = echoing()
     async with listening(control, 2) as (one, other):
-        one[1].write(asked("STOP", 1, "a@speechsynth"))
+        one[1].write(asked("STOP", 1))
         assert await line(one) == "1 200 COMPLETE"
-        other[1].write(asked("STOP", 2, "a@speechsynth"))
+        other[1].write(asked("STOP", 2))
         assert await line(other) == "2 200 COMPLETE"
         one[1].close()
         await asyncio.sleep(0.05)
-        assert control.is_connected("a@speechsynth")  # the connection that is gone was another's
+        assert control.is_connected(CHANNEL)  # the connection that is gone was another's
 
 
 async def test_a_fault_in_one_request_answers_that_one() -> None:
-    control = Control(lambda _host: True)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
+    control = echoing()
     async with listening(control) as (client,):
-        client[1].write(asked("FAIL", 1, "a@speechsynth") + asked("STOP", 2, "a@speechsynth"))
+        client[1].write(asked("FAIL", 1) + asked("STOP", 2))
         assert [await line(client) for _ in range(2)] == ["1 501 COMPLETE", "2 200 COMPLETE"]
 
 
 @pytest.mark.parametrize("idle_timeout_s", [0.0, 2 * UNUSED_S])
 async def test_a_connection_of_no_channel_is_closed_after_a_while(idle_timeout_s: float) -> None:
     """It may be without a channel as long as a session without a connection."""
-    control = Control(lambda _host: True, idle_timeout_s=idle_timeout_s)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
+    control = echoing(idle_timeout_s)
     async with listening(control, 2) as (used, unused):
-        used[1].write(asked("STOP", 1, "a@speechsynth"))
+        used[1].write(asked("STOP", 1))
         await line(used)
         control.close_unused(asyncio.get_running_loop().time() + UNUSED_S + 1)
         if not idle_timeout_s:
             async with asyncio.timeout(2):
                 assert await unused[0].read() == b""
         for client in (used,) if not idle_timeout_s else (used, unused):
-            client[1].write(asked("STOP", 2, "a@speechsynth"))
+            client[1].write(asked("STOP", 2))
             assert await line(client) == "2 200 COMPLETE"
 
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
-    control = Control(lambda _host: True)
-    control.add("a@speechsynth", EchoingChannel(control, "a@speechsynth").handle)
+    control = echoing()
     async with listening(control) as (client,):
-        client[1].write(asked("STOP", 1, "a@speechsynth"))
+        client[1].write(asked("STOP", 1))
         await line(client)
         for _ in range(200):
-            control.send("a@speechsynth", b"x" * 100_000)
+            control.send(CHANNEL, b"x" * 100_000)
         async with asyncio.timeout(2):
-            while control.is_connected("a@speechsynth"):  # noqa: ASYNC110 - no event tells of it
+            while control.is_connected(CHANNEL):  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.01)
 
 

@@ -278,13 +278,16 @@ def test_get_params_without_names_tells_all_that_is_set() -> None:
         ("SPEAK", {"Content_Type": "text/plain; charset=utf-7"}, 408, "Content-Type"),
         ("SPEAK", {}, 406, "Content-Type"),
         ("SPEAK", {"Content_Type": "text/uri-list"}, 407, "Completion-Cause"),
+        ("DEFINE-LEXICON", {"Content_Type": "application/pls+xml"}, 406, "Channel-Identifier"),
+        ("DEFINE-LEXICON", {"Content_Type": "text/uri-list", "Content_ID": "<a>"}, 407, "Completion-Cause"),
+        ("DEFINE-LEXICON", {"Content_Type": "text/plain", "Content_ID": "<a>"}, 408, "Content-Type"),
         ("RECOGNIZE", {}, 401, "Channel-Identifier"),
         ("STOP", {"Active_Request_Id_List": "all"}, 404, "Active-Request-Id-List"),
     ],
 )
 def test_what_cannot_be_done_has_a_status(method: str, headers: dict[str, str], status: int, named: str) -> None:
     bench = Bench()
-    answer = bench.ask(method, b"x" if method == "SPEAK" else b"", **headers)
+    answer = bench.ask(method, b"x" if method in ("SPEAK", "DEFINE-LEXICON") else b"", **headers)
     assert answer.what == f"1 {status} COMPLETE"
     assert named in answer.headers
     assert bench.synthesizer.state is SynthState.IDLE

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from cc_tts.config.schema import Config, listens
-from cc_tts.config.sections.by_model import each_model
+from cc_tts.config.sections.models import each_model
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Ran
 from cc_tts.engines.cosyvoice.gpu_driver import KERNEL_MODULE, NVIDIA_SMI, TIMEOUT_S, driver_version, why_no_gpu

@@ -11,8 +11,7 @@ from typing import Final
 
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import Config
-from cc_tts.config.sections.by_model import of_model
-from cc_tts.config.sections.models import TtsConfig
+from cc_tts.config.sections.models import TtsConfig, of_model
 from cc_tts.engines.remote import wire
 from cc_tts.engines.remote.connection import CONNECT_TIMEOUT_S
 from cc_tts.engines.remote.workers import RemoteWorkers

@@ -21,7 +21,7 @@ from typing import Final
 
 from cc_tts import __version__
 from cc_tts.config.schema import CacheConfig, Config
-from cc_tts.config.sections.by_model import each_model
+from cc_tts.config.sections.models import each_model
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import ReadyChunks, SpokenPrompt

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts.config.schema import Config
-from cc_tts.config.sections.by_model import of_model
+from cc_tts.config.sections.models import of_model
 
 _DEVICE: Final = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")

@@ -1,6 +1,6 @@
 """The settings of speech, and of the neural models, each in a table ``[tts.models.NAME]``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -84,3 +84,19 @@ class TtsConfig:
     resume_on_worker_loss: bool = True
     fallback_engine: Literal["auto", "", "espeak"] = "auto"
     models: dict[str, ModelConfig] = field(default_factory=dict)
+
+
+def of_model(tts: TtsConfig, name: str) -> TtsConfig:
+    """Return the settings with only this model; they include its folder of voices and its devices."""
+    model = tts.models[name]
+    return replace(
+        tts,
+        models={name: replace(model, voices_dir="", devices=())},
+        voices_dir=model.voices_dir or tts.voices_dir,
+        devices=model.devices or tts.devices,
+    )
+
+
+def each_model(tts: TtsConfig) -> tuple[TtsConfig, ...]:
+    """Return the settings of each model separately, or unchanged if there is none."""
+    return tuple(of_model(tts, name) for name in tts.models) or (tts,)

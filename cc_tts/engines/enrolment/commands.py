@@ -17,8 +17,7 @@ from typing import Final
 import msgspec
 
 from cc_tts.config.schema import Config
-from cc_tts.config.sections.by_model import of_model
-from cc_tts.config.sections.models import MAIN
+from cc_tts.config.sections.models import MAIN, of_model
 from cc_tts.engines.enrolment.recording import read_recording
 from cc_tts.errors import AudioUnreadable, ConfigError, did_you_mean
 from cc_tts.voices.embedding_cache import VoiceMetadata

@@ -15,8 +15,7 @@ from typing import Final
 import msgspec
 
 from cc_tts import logs
-from cc_tts.config.sections.by_model import each_model
-from cc_tts.config.sections.models import TtsConfig
+from cc_tts.config.sections.models import TtsConfig, each_model
 from cc_tts.engines.enrolment.messages import Answer, NotMade, Recorded
 from cc_tts.engines.factory import COSYVOICE2, engine_names
 from cc_tts.engines.worker.client import WorkerEngine

@@ -7,10 +7,9 @@ import pytest
 
 from cc_tts.calls.dialplan.record import record_of
 from cc_tts.calls.recording.recording import RecordRequest
-from cc_tts.config.load import from_tree
 from cc_tts.config.record import RecordConfig, RouteRecordConfig
 from cc_tts.config.schema import RouteConfig
-from cc_tts.errors import ConfigError, MalformedRequest, RecordingOff
+from cc_tts.errors import MalformedRequest, RecordingOff
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 
@@ -73,20 +72,6 @@ def test_a_header_that_cannot_be_read_is_refused(header: str) -> None:
 def test_without_a_folder_a_call_that_is_to_be_recorded_is_refused(header: str, route: Any) -> None:
     with pytest.raises(RecordingOff):
         record_of(header, route, RecordConfig())
-
-
-@pytest.mark.parametrize(
-    ("record", "folder", "fault"),
-    [
-        ("dual", "", r"routes\.a\.record: .*record\.dir is empty"),
-        ({"channels": "dual", "tracks": "agent"}, "/r", r"routes\.a\.record\.tracks"),
-        ({"chanels": "dual"}, "/r", r"routes\.a\.record\.chanels.*channels"),
-        ("stereo", "/r", r"routes\.a\.record|routes\[\.\.\.\]\.record"),
-    ],
-)
-def test_a_configuration_that_cannot_record_is_refused(record: Any, folder: str, fault: str) -> None:
-    with pytest.raises(ConfigError, match=fault):
-        from_tree({"record": {"dir": folder}, "routes": {"a": {"record": record}}})
 
 
 class Recorded:

@@ -1,12 +1,10 @@
 """Which trunk places a call, and which is next."""
 
-import contextlib
-
 import pytest
 
 from cc_tts.calls.dialplan.trunks import Attempt, Trunks
 from cc_tts.config.load import from_tree
-from cc_tts.errors import CapacityExceeded, ConfigError, Unprocessable
+from cc_tts.errors import CapacityExceeded, Unprocessable
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_line import FakeClock
 
@@ -138,62 +136,6 @@ def test_a_full_trunk_is_followed_by_the_next_and_then_there_is_no_room() -> Non
         desk.place("+1", trunk="limited")
     desk.clock.advance(1001)
     assert desk.place("+1", trunk="limited").trunk == "limited"
-
-
-@pytest.mark.parametrize(
-    ("keys", "fault"),
-    [
-        ({}, "set registrar, or domain"),
-        ({"registrar": "sip:a.example"}, "username is empty"),
-        ({"domain": "a.example", "required": True}, "with a registrar"),
-        ({"domain": "a.example", "transport": "tls"}, "sip.transports"),
-        ({"domain": "a.example", "failover_to": ["b"]}, "no other trunk"),
-        ({"domain": "a.example", "failover_codes": [486]}, "486"),
-        ({"domain": "a.example", "tenants": ["acme"]}, "names the tenant"),
-        ({"registrar": "sips:a.example", "username": "u"}, '"tls"'),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(keys: dict[str, object], fault: str) -> None:
-    with pytest.raises(ConfigError, match=fault):
-        from_tree({"trunks": {"a": keys}})
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "is_fault"),
-    [
-        ([], [], True),
-        (["acme"], ["acme"], True),
-        (["*"], ["acme"], True),
-        ([], ["acme"], False),
-        (["x"], ["acme"], False),
-    ],
-)
-def test_a_prefix_belongs_to_one_trunk_of_a_tenant(one: list[str], other: list[str], *, is_fault: bool) -> None:
-    tree = {
-        "tenants": {"acme": {}, "x": {}},
-        "trunks": {
-            "a": {"domain": "a.example", "prefixes": ["+49", "+1"], "tenants": one},
-            "b": {"domain": "b.example", "prefixes": ["+49"], "tenants": other},
-        },
-    }
-    expected = pytest.raises(ConfigError, match=r'trunks\.a\.prefixes and trunks\.b\.prefixes both have "\+49"')
-    with expected if is_fault else contextlib.nullcontext():
-        from_tree(tree)
-
-
-def test_a_route_is_of_a_trunk_that_is_there() -> None:
-    with pytest.raises(ConfigError, match=r"'alfa', which is not there.*alpha"):
-        from_tree({"trunks": {"alpha": {"domain": "a.example"}}, "routes": {"trunk:alfa": {}}})
-
-
-def test_the_codecs_of_a_trunk_are_among_those_of_all_calls() -> None:
-    tree = {"rtp": {"codecs": ["PCMA"]}, "trunks": {"alpha": {"domain": "a.example", "codecs": ["PCMA", "G722"]}}}
-    with pytest.raises(ConfigError, match=r'trunks\.alpha\.codecs has "G722", which rtp\.codecs does not have'):
-        from_tree(tree)
-
-
-def test_a_password_is_not_shown() -> None:
-    assert "hunter-two" not in repr(from_tree({"trunks": {"a": {"domain": "a.example", "password": "hunter-two"}}}))
 
 
 def test_a_required_trunk_that_is_not_registered_is_a_reason_not_to_be_ready() -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from cc_tts.config import cluster
 from cc_tts.config import load as configuration
-from cc_tts.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 
@@ -48,20 +47,6 @@ def test_addresses(text: str, url: str) -> None:
 )
 def test_what_is_no_address(text: str) -> None:
     assert cluster.base_url(text) is None
-
-
-def test_a_password_in_an_address_is_not_shown() -> None:
-    with pytest.raises(ConfigError, match=r"cluster\.base_url: what it holds is not the address") as raised:
-        configuration.from_tree({"server": {"node": "a"}, "cluster": {"base_url": "https://user:word@line-1"}})
-    assert "word" not in str(raised.value)
-
-
-@pytest.mark.parametrize(("key", "value"), [("base_url", A), ("nodes", {"line-2": B})])
-def test_a_node_needs_a_name(key: str, value: object) -> None:
-    with pytest.raises(
-        ConfigError, match=rf'cluster\.{key} is set but server\.node is empty: .*server\.node = "line-1"'
-    ):
-        configuration.from_tree({"cluster": {key: value}})
 
 
 def test_one_table_of_nodes_serves_all_of_them() -> None:

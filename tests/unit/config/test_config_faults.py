@@ -12,6 +12,23 @@ pytestmark = pytest.mark.unit
 WORKERS = ["grpc://10.0.0.1:1"]
 A, B = "https://line-1.example.com", "http://10.0.0.12:8080"
 SEVERAL = ("ua.processes=3", "sip.transports=['udp']")
+SHARED: list[tuple[list[str], list[str]]] = [([], []), (["acme"], ["acme"]), (["*"], ["acme"])]
+
+
+def _with_prefixes(one: list[str], other: list[str]) -> dict[str, Any]:
+    """Two trunks of these tenants with the same prefix."""
+    return {
+        "tenants": {"acme": {}, "x": {}},
+        "trunks": {
+            "a": {"domain": "a.example", "prefixes": ["+49", "+1"], "tenants": one},
+            "b": {"domain": "b.example", "prefixes": ["+49"], "tenants": other},
+        },
+    }
+
+
+@pytest.mark.parametrize(("one", "other"), [([], ["acme"]), (["x"], ["acme"])])
+def test_a_prefix_belongs_to_one_trunk_of_each_tenant(one: list[str], other: list[str]) -> None:
+    assert len(config.from_tree(_with_prefixes(one, other)).trunks) == 2
 
 
 @pytest.mark.parametrize(
@@ -226,6 +243,53 @@ SEVERAL = ("ua.processes=3", "sip.transports=['udp']")
         ({"cluster": {"pool_url": "http://8.8.8.8:8090"}}, "without TLS only loopback and private addresses"),
         ({"cluster": {"pool_url": "https://pool:8090"}}, "remote.ca_file, which is empty"),
         ({"cluster": {"pool_url": "http://10.0.0.9:1"}, "tts": {"workers": ["pool:10.0.0.9:2"]}}, "they are two pools"),
+        *(
+            ({"trunks": {"a": keys}}, fault)
+            for keys, fault in (
+                ({}, "set registrar, or domain"),
+                ({"registrar": "sip:a.example"}, "username is empty"),
+                ({"domain": "a.example", "required": True}, "with a registrar"),
+                ({"domain": "a.example", "transport": "tls"}, "sip.transports"),
+                ({"domain": "a.example", "failover_to": ["b"]}, "no other trunk"),
+                ({"domain": "a.example", "failover_codes": [486]}, "486"),
+                ({"domain": "a.example", "tenants": ["acme"]}, "names the tenant"),
+                ({"registrar": "sips:a.example", "username": "u"}, '"tls"'),
+            )
+        ),
+        (
+            {"trunks": {"alpha": {"domain": "a"}}, "routes": {"trunk:alfa": {}}},
+            "'alfa', which is not there, did you mean alpha",
+        ),
+        (
+            {"rtp": {"codecs": ["PCMA"]}, "trunks": {"a": {"domain": "a.example", "codecs": ["PCMA", "G722"]}}},
+            'trunks.a.codecs has "G722", which rtp.codecs does not have',
+        ),
+        (
+            {"routes": {"a": {"record": "dual"}}},
+            "routes.a.record: nothing can be recorded as long as record.dir is empty",
+        ),
+        (
+            {"record": {"dir": "/r"}, "routes": {"a": {"record": {"channels": "dual", "tracks": "agent"}}}},
+            "routes.a.record.tracks",
+        ),
+        ({"routes": {"a": {"record": {"chanels": "dual"}}}}, "did you mean routes.a.record.channels?"),
+        ({"routes": {"a": {"record": "stereo"}}}, "routes.a.record"),
+        (
+            ["sip.transports=['tcp', 'tls']", "tls.certificate_file=a", "tls.private_key_file=b", "sip.tls_port=5060"],
+            "need a port each",
+        ),
+        ({"cluster": {"base_url": A}}, "cluster.base_url is set but server.node is empty"),
+        ({"cluster": {"nodes": {"line-2": B}}}, "cluster.nodes is set but server.node is empty"),
+        (
+            {"server": {"node": "a"}, "cluster": {"base_url": "https://user:secret-word@line-1"}},
+            "cluster.base_url: what it holds is not the address",
+        ),
+        (["cluster.pool_url=http://user:secret-word@10.0.0.9:8090"], "what it holds is not the address of a pool"),
+        (['tts.workers=["http://user:secret-word@10.0.0.9:8090"]'], "what it holds is not the address of a worker"),
+        *(
+            (_with_prefixes(one, other), 'trunks.a.prefixes and trunks.b.prefixes both have "+49"')
+            for one, other in SHARED
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_secrets_are_not_shown(given: dict[str, Any] | list[str], said: str) -> None:

@@ -51,7 +51,18 @@ from cc_tts.errors import (
     WebhookNotAllowed,
     WrongState,
 )
-from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, TextContent
+from cc_tts.speech.prompt import (
+    Content,
+    Disclosure,
+    Prompt,
+    PromptDefaults,
+    SequenceContent,
+    SilenceContent,
+    StagedContent,
+    TextContent,
+    ToneContent,
+    UrlContent,
+)
 from cc_tts.ua.messages import OnHangup
 from cc_tts.vad.answering.settings import Amd
 from cc_tts.vad.client import SpeechNotHeard
@@ -190,11 +201,19 @@ def fields_of_text(text: str, options: str = "") -> dict[type[ClientError], str]
     }
 
 
-def fields_of_prompt(body: schemas.PromptFields, pointer: str = "") -> dict[type[ClientError], str]:
+_FIELDS: Final[Mapping[type[Content], str]] = {
+    SequenceContent: "ssml",
+    ToneContent: "tone",
+    SilenceContent: "silence_ms",
+    StagedContent: "prompt_id",
+    UrlContent: "url",
+}
+"""The fields from which prompts have their content, if not from ``text``."""
+
+
+def fields_of_prompt(prompt: Prompt, pointer: str = "") -> dict[type[ClientError], str]:
     """Return the field for each error of a prompt whose body is at ``pointer``."""
-    contents = ("ssml", "tone", "silence_ms", "prompt_id", "url")
-    given = (name for name in contents if getattr(body, name, UNSET) is not UNSET)
-    content = f"{pointer}/{next(given, 'text')}"
+    content = f"{pointer}/{_FIELDS.get(type(prompt.content), 'text')}"
     return fields_of_text(content, pointer) | {Unprocessable: content}
 
 
@@ -234,14 +253,16 @@ async def match_lexicons(request: web.Request, prompt: Prompt | None) -> None:
         await source.match_lexicons(defaults.applied_to(prompt).content)
 
 
-async def check_prompts(call: Call, context: ApiContext, prompts: Mapping[str, tuple[schemas.Speak, Prompt]]) -> None:
+async def check_prompts(call: Call, context: ApiContext, prompts: Mapping[str, Prompt | None]) -> None:
     """Refuse the prompts of a command before any of it is carried out. ``prompts`` is by the pointers to their bodies.
 
     Raises:
         CcTtsError: one is of no use, which is about a field.
     """
-    for pointer, (body, prompt) in prompts.items():
-        with bodies.located(fields_of_prompt(body, pointer)):
+    for pointer, prompt in prompts.items():
+        if prompt is None:
+            continue
+        with bodies.located(fields_of_prompt(prompt, pointer)):
             await context.speech_source.match_lexicons(call.defaults.applied_to(prompt).content)
             call.services.checked(prompt, call.tenant, call.defaults)
 
@@ -451,7 +472,8 @@ async def start_gather(request: web.Request, body: schemas.Gather) -> views.Gath
     """Collect keys; call.gather_complete has the result."""
     call, wanted = call_of(request), body.request()
     wanted = replace(wanted, digits_to=readable_by(request.app[CONTEXT].webhooks, call, wanted.digits_to, HOLDER.get()))
-    await check_prompts(call, request.app[CONTEXT], body.prompts(wanted))
+    prompts = {"/prompt": wanted.prompt, "/invalid_prompt": wanted.invalid_prompt}
+    await check_prompts(call, request.app[CONTEXT], prompts)
     with bodies.located({DuplicateId: "/prompt/utterance_id"}):
         return views.Gather.of(call.gather(wanted))
 

@@ -470,14 +470,6 @@ class Gather(OptionalBody, frozen=True):
         digits_to = dtmf.DigitsTo() if self.digits_to is UNSET else self.digits_to.destination()
         return GatherRequest(**(fields | prompts), digits_to=digits_to)
 
-    def prompts(self, request: GatherRequest) -> dict[str, tuple[Speak, Prompt]]:
-        """Return the bodies of its prompts by their pointers, with the prompts in ``request``."""
-        both = (
-            ("/prompt", self.prompt, request.prompt),
-            ("/invalid_prompt", self.invalid_prompt, request.invalid_prompt),
-        )
-        return {at: (body, prompt) for at, body, prompt in both if body is not None and prompt is not None}
-
 
 class Ring(Command, frozen=True):
     """Send 180; with ``early_media`` 183 and media."""

@@ -48,7 +48,7 @@ ROUTES: Final = RouteTable("Speech")
 async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Accepted:
     """Speak text or SSML; queued behind the current prompt unless queue is replace."""
     prompt = body.prompt()
-    with bodies.located(fields_of_prompt(body)):
+    with bodies.located(fields_of_prompt(prompt)):
         await match_lexicons(request, prompt)
         return views.Accepted.of(call_of(request).speak(prompt))
 
@@ -81,7 +81,7 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
 async def play_on_call(request: web.Request, body: schemas.Play) -> views.Utterance:
     """Play a staged prompt, an audio file at a URL, a tone or silence."""
     prompt = body.prompt()
-    with bodies.located(fields_of_prompt(body)):
+    with bodies.located(fields_of_prompt(prompt)):
         return views.Utterance.of(call_of(request).speak(prompt))
 
 

@@ -78,7 +78,7 @@ class ReferRefused(msgspec.Struct, frozen=True, kw_only=True):
 async def accept_refer(request: web.Request, body: AcceptRefer) -> views.Call:
     """Place the call that a REFER of the far side asks for; call.refer_complete tells how that went."""
     wanted = body.request()
-    fields = {} if body.speak is None else fields_of_prompt(body.speak, "/speak")
+    fields = {} if wanted.prompt is None else fields_of_prompt(wanted.prompt, "/speak")
     with bodies.located(fields | {ReferNotFound: "/refer_id", DuplicateId: "/call_id"}):
         await match_lexicons(request, wanted.prompt)
         return views.Call.of(request.app[CONTEXT].registry.referrals.accept(call_of(request), body.refer_id, wanted))

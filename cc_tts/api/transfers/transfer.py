@@ -34,7 +34,6 @@ from cc_tts.errors import (
     TransferNotAllowed,
     Unprocessable,
 )
-from cc_tts.speech.prompt import Prompt
 from cc_tts.ua.messages import OnHangup
 
 MAX_TIMEOUT_MS: Final = 600_000  # unmeasured
@@ -227,7 +226,7 @@ async def transfer_call(request: web.Request, body: Transfer) -> TransferBegun:
     if body.consult_call_id is not None:
         wanted = replace(wanted, consult=another_call(request, body.consult_call_id, "/consult_call_id"))
     call, context = call_of(request), request.app[CONTEXT]
-    await check_prompts(call, context, _prompts(body, wanted.prompt))
+    await check_prompts(call, context, {"/speak": wanted.prompt})
     with bodies.located({TransferNotAllowed: "/to", DuplicateId: "/speak/utterance_id"}):
         return TransferBegun.of(transfers.begin(call, wanted))
 
@@ -235,16 +234,6 @@ async def transfer_call(request: web.Request, body: Transfer) -> TransferBegun:
 async def _warm_transfer(request: web.Request, body: Transfer) -> TransferBegun:
     wanted = body.warm_request()
     call, context = call_of(request), request.app[CONTEXT]
-    await check_prompts(call, context, _prompts(body, wanted.prompt, wanted.brief))
+    await check_prompts(call, context, {"/speak": wanted.prompt, "/brief": wanted.brief})
     with bodies.located({TransferNotAllowed: "/to", DuplicateId: "/speak/utterance_id"}):
         return TransferBegun.of(warm.begin(call, wanted, context.registry.outgoing))
-
-
-def _prompts(
-    body: Transfer, speak: Prompt | None, brief: Prompt | None = None
-) -> dict[str, tuple[schemas.Speak, Prompt]]:
-    """Return the bodies of the prompts by their pointers, with the prompts that they ask for."""
-    bodies_of = {"/speak": (body.speak, speak), "/brief": (body.brief, brief)}
-    return {
-        at: (given, prompt) for at, (given, prompt) in bodies_of.items() if given is not None and prompt is not None
-    }

@@ -99,9 +99,9 @@ class IncomingAnswers:
         body = bodies.decode(answer, IncomingAnswer)
         prompt = None if body.speak is UNSET else body.speak.prompt(pointer="/speak")
         gather = None if body.gather is UNSET else self._gather(target, call, body.gather.request())
-        prompts = {} if prompt is None or body.speak is UNSET else {"/speak": (body.speak, prompt)}
-        if gather is not None and body.gather is not UNSET:
-            prompts |= {f"/gather{at}": each for at, each in body.gather.prompts(gather).items()}
+        prompts = {"/speak": prompt}
+        if gather is not None:
+            prompts |= {"/gather/prompt": gather.prompt, "/gather/invalid_prompt": gather.invalid_prompt}
         await check_prompts(call, self._context, prompts)
         if call in self._answered:
             raise WrongState("another webhook has answered already")

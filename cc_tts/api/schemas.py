@@ -205,6 +205,10 @@ class BargeIn(Body, frozen=True):
     ] = None
 
 
+STYLE: Final = ("voice", "language", "speed", "instructions", "lexicons")
+"""The fields that say how words are spoken."""
+
+
 class Words(Body, frozen=True):
     """Words to speak, one of ``text`` and ``ssml``, and how."""
 
@@ -277,7 +281,7 @@ class Speak(PromptFields, frozen=True):
     def _staged(self, prompt_id: str, pointer: str) -> StagedContent:
         if self.text is not UNSET or self.ssml is not UNSET:
             raise MalformedRequest.about(FieldError(pointer, "exactly one of text, ssml and prompt_id is needed"))
-        for name in ("voice", "language", "speed", "instructions", "lexicons"):
+        for name in STYLE:
             refuse(f"{pointer}/{name}", "is that of the staged prompt", when=bool(getattr(self, name)))
         return StagedContent(prompt_id)
 
@@ -500,8 +504,7 @@ class Stop(OptionalBody, frozen=True):
 
 def style_of(body: Body) -> TextContent:
     """Return the style of a body's words, as a prompt without text."""
-    names = ("voice", "language", "speed", "instructions", "lexicons")
-    return TextContent("", **{name: getattr(body, name) for name in names})
+    return TextContent("", **{name: getattr(body, name) for name in STYLE})
 
 
 def words(

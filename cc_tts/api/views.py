@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from cc_tts.api.schemas import BargeIn
+from cc_tts.api.schemas import STYLE, BargeIn
 from cc_tts.calls.call_info import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.dtmf.gather import GatherResult
@@ -45,7 +45,7 @@ class Call(View, frozen=True, kw_only=True):
     """
 
     derived: ClassVar = {
-        **{name: attrgetter(f"defaults.{name}") for name in ("voice", "language", "speed", "instructions", "lexicons")},
+        **{name: attrgetter(f"defaults.{name}") for name in STYLE},
         "barge_in": lambda call: BargeIn(dtmf=call.defaults.barge_in_dtmf, speech=call.defaults.barge_in_speech),
         "tenant": lambda call: call.tenant or UNSET,
         "trunk": lambda call: call.trunk or UNSET,

@@ -28,15 +28,8 @@ class StagePrompt(schemas.Words, frozen=True):
     def words(self) -> StagedText:
         """Return the words; raises as :meth:`Speak.prompt`."""
         self.content()
-        return StagedText(
-            text=self.text or "",
-            ssml=self.ssml or "",
-            voice=self.voice,
-            language=self.language,
-            speed=self.speed,
-            instructions=self.instructions,
-            lexicons=self.lexicons,
-        )
+        style = {name: getattr(self, name) for name in schemas.STYLE}
+        return StagedText(text=self.text or "", ssml=self.ssml or "", **style)
 
 
 class StageAudio(StagePrompt, frozen=True):

@@ -294,6 +294,7 @@ async def test_vapi_gets_pcm_without_a_header_at_its_rate(locked: RunningApi) ->
         ("/vapi/nobody", vapi(), 422, "unknown_voice"),
         ("/vapi/en-us", vapi(rate_hz=11_025), 422, "unprocessable"),
         ("/vapi/en-us", vapi("..."), 422, "nothing_to_say"),
+        ("/vapi/en-us", vapi("one\0"), 422, "unprocessable"),
         ("/vapi/en-us", {"message": {"type": "status-update"}}, 422, "unprocessable"),
     ],
 )
@@ -302,6 +303,7 @@ async def test_vapi_is_told_by_the_status_so_that_its_fallback_acts(
 ) -> None:
     answered = await api.ask("POST", path, body)
     assert (answered.status, answered.json["code"]) == (status, code)
+    assert code == "unknown_voice" or all(pointer.startswith("/message/") for pointer in answered.pointers)
 
 
 # --- the end of a connection

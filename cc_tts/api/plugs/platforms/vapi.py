@@ -47,7 +47,7 @@ async def speak_for_vapi(request: web.Request, body: VapiMessage) -> web.StreamR
     """Speech of a text as a custom voice of Vapi: 16-bit mono at its sampleRate, without a header."""
     said = body.message
     style = TextContent("", request.match_info["voice"])
-    content = schemas.words(said.text, UNSET, style, text_field="text")
+    content = schemas.words(said.text, UNSET, style, pointer="/message", text_field="text")
     pointers = fields_of_text("/message/text")
     async with speech_of(request, content, rate_hz=said.sample_rate_hz, pointers=pointers) as speech:
         return await SpeechResponse(request, speech, Output(RAW, said.sample_rate_hz)).send()

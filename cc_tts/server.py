@@ -400,7 +400,8 @@ class Server:
         await self.accounting.stop()
         await self.webhooks.stop(timeout_s=0)  # do not wait: the next server can adopt the calls sooner
         for call in self.registry.calls():
-            call.spans.leave()
+            if call.spans is not None:
+                call.spans.leave()
         await self._tracer.stop(otlp.HANDOVER_TIMEOUT_S)
         log.info("handed_over", calls=self.registry.num_calls)
         sys.stderr.flush()

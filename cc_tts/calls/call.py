@@ -122,7 +122,7 @@ class Call(CallView):
         if request.invalid_prompt is not None:
             self.services.checked(request.invalid_prompt, self.tenant, self.defaults)
         gather = self.keys.collect(request)
-        if gather.result is None:
+        if self.spans is not None and gather.result is None:
             self.spans.gather_began(gather.id)
         self.recorder.gather_began(gather)
         self.bridge.withhold_keys(withheld=self.keys.hides_keys)

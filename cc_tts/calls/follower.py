@@ -52,7 +52,8 @@ class CallView(CallInfo, ABC):
     """Whether we have sent 200 for an incoming call."""
     player: PromptPlayer = field(init=False)
     audio: AudioHub = field(init=False)
-    spans: CallSpans = field(init=False)
+    spans: CallSpans | None = field(default=None, init=False)
+    """``None``: the call is not traced."""
     followers: "Followers" = field(init=False)
 
     @property
@@ -69,7 +70,8 @@ class CallView(CallInfo, ABC):
         self, data: types.EventData, in_clear: types.CallData | None = None, digits_to: DigitsTo = NOBODY
     ) -> None:
         self.keep()
-        self.spans.take(data)
+        if self.spans is not None:
+            self.spans.take(data)
         super().publish(data, in_clear, digits_to)
 
     @property

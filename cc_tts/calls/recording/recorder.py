@@ -202,7 +202,8 @@ class CallRecorder(Follower):
 
     def over(self, info: RecordingInfo) -> RecordingInfo:
         """The recording has ended; return the final information about it."""
-        self._call.spans.step("record", info.recording_id, info.state, reason=info.reason)
+        if self._call.spans is not None:
+            self._call.spans.step("record", info.recording_id, info.state, reason=info.reason)
         if self.current is not None and self.current.id == info.recording_id:
             self.current = None
             self._call.followers.leave(self)

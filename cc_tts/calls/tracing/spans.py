@@ -30,24 +30,11 @@ Key = tuple[str, str]
 """The name of a span, and the id of its subject."""
 
 
-class CallSpans:
-    """The spans of a call that is not traced: there are none, and its methods do nothing."""
+def spans_of(call: CallInfo, utterances: Mapping[str, Utterance]) -> "CallSpans | None":
+    """Begin the spans of a call below its ``traceparent``, which names the call's own span afterwards.
 
-    def take(self, data: types.EventData) -> None:
-        """Take an event of the call into its spans."""
-
-    def gather_began(self, gather_id: str) -> None:
-        """Keys are collected from now on."""
-
-    def step(self, name: str, id_: str, state: str, **attributes: Any) -> None:
-        """Note the progress of a transfer or a recording. ``failed`` and a second word are its last state."""
-
-    def leave(self) -> None:
-        """Another server continues the call."""
-
-
-def spans_of(call: CallInfo, utterances: Mapping[str, Utterance]) -> CallSpans:
-    """Begin the spans of a call below its ``traceparent``, which names the call's own span afterwards."""
+    ``None`` if the call is not traced.
+    """
     root = call.services.tracer.begin(
         "call",
         kind="server",
@@ -55,12 +42,12 @@ def spans_of(call: CallInfo, utterances: Mapping[str, Utterance]) -> CallSpans:
         attributes=_named(**{"cctts.call_id": call.id, "cctts.direction": call.direction, "cctts.tenant": call.tenant}),
     )
     if root is None:
-        return CallSpans()
+        return None
     call.traceparent = root.context.traceparent
-    return ExportedSpans(call, utterances, root)
+    return CallSpans(call, utterances, root)
 
 
-class ExportedSpans(CallSpans):
+class CallSpans:
     """The spans of a call; see :func:`spans_of`."""
 
     def __init__(self, call: CallInfo, utterances: Mapping[str, Utterance], root: Span) -> None:
@@ -74,9 +61,11 @@ class ExportedSpans(CallSpans):
         )
 
     def gather_began(self, gather_id: str) -> None:
+        """Keys are collected from now on."""
         self._begin("gather", gather_id)
 
     def leave(self) -> None:
+        """Another server continues the call."""
         for span in (*self._open.values(), self._root):
             span.event("handed_over")
             span.end()
@@ -87,6 +76,7 @@ class ExportedSpans(CallSpans):
             self._open[name, id_] = self._root.child(name, attributes={f"cctts.{name}_id": id_})
 
     def take(self, data: types.EventData) -> None:
+        """Take an event of the call into its spans."""
         match data:
             case types.CallAdopted(state=CallState.ESTABLISHED):
                 self._invite.end_ns = self._invite.start_ns  # another server answered it earlier
@@ -129,6 +119,7 @@ class ExportedSpans(CallSpans):
         self._invite.end(error="" if sip_code == SIP_OK else str(sip_code or "no_answer"))
 
     def step(self, name: str, id_: str, state: str, **attributes: Any) -> None:
+        """Note the progress of a transfer or a recording. ``failed`` and a second word are its last state."""
         self._begin(name, id_)
         if state in ("succeeded", "saved", "failed"):
             error = str(attributes.get("reason")) if state == "failed" else ""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.openmetrics.exposition import generate_latest as open_metrics
 
+from cc_tts.calls.call import Call
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.clock import NS_PER_MS
@@ -200,9 +201,14 @@ def exemplars_of(exchange: Exchange) -> list[dict[str, str]]:
     return [dict(sample.exemplar.labels) for sample in family.samples if sample.exemplar is not None]
 
 
+def leave(call: Call) -> None:
+    assert call.spans is not None
+    call.spans.leave()
+
+
 async def test_the_server_that_adopts_a_call_goes_on_with_its_trace(traced: Traced) -> None:
     call_id = traced.exchange.talking("silent")
-    traced.exchange.registry.call(call_id).spans.leave()
+    leave(traced.exchange.registry.call(call_id))
     after = Traced()
     after.ua.report(traced.exchange.snapshot(call_id, established_ns=after.exchange.clock.now_ns()))
     after.exchange.registry.present_adopted()
@@ -218,7 +224,7 @@ async def test_what_is_under_way_when_another_server_goes_on_is_exported(traced:
     call = traced.exchange.registry.call(call_id)
     gather = call.gather(GatherRequest(max_digits=2))
     utterance = call.speak(Prompt(content=TextContent("hello")))
-    call.spans.leave()
+    leave(call)
     assert traced.named("gather").attributes["cctts.gather_id"] == gather.id
     assert traced.named("utterance").attributes["cctts.utterance_id"] == utterance.id
     for name in ("gather", "utterance", "call"):

@@ -33,7 +33,7 @@ from cc_tts.text.characters import clean, has_speech
 from cc_tts.text.chunker import LOOK_BACK_CHARS, looks_back
 from cc_tts.text.markup.prosody import RATES, VOLUMES_DB, gain_db_of, rate_of
 from cc_tts.text.pronunciation.phonemes import ipa_of
-from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, READ, Replacement
+from cc_tts.text.pronunciation.replacements import READ, Replacement
 from cc_tts.text.pronunciation.say_as import KINDS
 from cc_tts.text.pronunciation.xml_reader import XmlReader
 from cc_tts.voices.inline_sounds import EMPHASIS_BEGINS, EMPHASIS_ENDS, SOUNDS
@@ -269,8 +269,7 @@ class _Reader:
     def _sign(self, sign: str, element: _Element) -> None:
         """Insert a sign after the words so far, or before the next ones."""
         self._close_other(element.style)
-        if len(self._replacements) < MAX_REPLACEMENTS:
-            self._replacements.append(Replacement(len(self._text), len(self._text), sign=sign))
+        self._replacements.append(Replacement(len(self._text), len(self._text), sign=sign))
 
     def _prosody(self, element: _Element, attributes: Mapping[str, str]) -> None:
         if "rate" in attributes:
@@ -339,7 +338,7 @@ class _Reader:
         self._marks = [(max(start, end) if offset > start else offset, mark) for offset, mark in self._marks]
         if replaced.spoken and end <= start:
             self._text += replaced.spoken  # an empty <sub>: its alias is the text
-        elif end > start and len(self._replacements) < MAX_REPLACEMENTS:
+        elif end > start:
             self._replacements.append(structs.replace(replaced, start=start, end=end))
 
     _KNOWN: ClassVar[dict[str, tuple[Callable[["_Reader", _Element, Mapping[str, str]], None], set[str]]]] = {

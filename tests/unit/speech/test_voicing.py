@@ -8,7 +8,7 @@ import pytest
 from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.speech.lexicons import Lexicons
-from cc_tts.speech.prompt import RefusedContent, TextContent
+from cc_tts.speech.prompt import RefusedContent, SilenceContent, TextContent
 from cc_tts.speech.voicing.parts import Voicing
 from cc_tts.text.pronunciation.lexicon import Entry, Lexicon
 from cc_tts.text.pronunciation.replacements import Replacement
@@ -272,3 +272,11 @@ def test_a_voice_that_is_slower_than_speech_speaks_what_is_made_ahead(*, is_made
     (part,) = voicing(SlowVoice()).parts(content)
     assert isinstance(part, TextContent)
     assert part.voice == expected
+
+
+def test_digits_of_a_sequence_are_in_the_language_of_the_words_before_unless_they_tell_their_own() -> None:
+    words = TextContent("Einen Moment, bitte.")
+    digits = TextContent("3"), TextContent("4", language="es"), TextContent("5"), TextContent("6", voice="fr")
+    voiced = voicing().sequence([TextContent("2"), words, SilenceContent(20), *digits])
+    found = [part.voice for part in voiced if isinstance(part, TextContent)]
+    assert found == ["heart", "de", "de", "es", "de", "fr"]

@@ -25,7 +25,7 @@ NOT_SLOW := $(if $(COMPLETE),,-m "not slow")
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo voices cluster-demo run test test-gpu gpu-check unit check bench bench-engine fuzz neural parity clients docs pjsua2 lock clean
+.PHONY: help demo voices cluster-demo run test test-quick test-asterisk test-gpu gpu-check unit check bench bench-engine fuzz neural parity clients docs pjsua2 lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
@@ -82,10 +82,16 @@ check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
 unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
 	$(BIN)/pytest -q -n auto $(NOT_SLOW) tests/unit tests/architecture
 
-test: $(DEVSTAMP) $(UASTAMP) check ## everything but what is slow, as what waits for real timers; COMPLETE=1: that too, as CI does
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n auto $(NOT_SLOW) tests/unit tests/architecture
+test: $(DEVSTAMP) $(UASTAMP) ## everything but what is slow, as what waits for real timers; COMPLETE=1: that too, as CI does
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-asterisk test-quick
 	PYTEST=$(BIN)/pytest tests/run.sh -q -n 6 --dist worksteal --ignore=tests/unit --ignore=tests/architecture $(NOT_SLOW) --ignore-glob='*/test_asterisk*.py' --durations=25
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile tests/e2e/test_asterisk*.py # not beside the others: what Asterisk records is compared frame by frame
+
+test-quick: # at a low priority, beside the tests with Asterisk
+	nice $(MAKE) --no-print-directory check
+	PYTEST=$(BIN)/pytest nice tests/run.sh -q -n auto $(NOT_SLOW) tests/unit tests/architecture
+
+test-asterisk: # they mostly wait, but not beside the others: what Asterisk records is compared frame by frame
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile -o cache_dir=.pytest_cache/asterisk tests/e2e/test_asterisk*.py
 
 fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets; SEED=N: the same inputs again
 	[ -e build/fuzz/atheris ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/fuzz -r requirements/fuzz.txt

@@ -8,11 +8,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from lab.configured import server_with, ua_pid
+from lab.configured import Lend, ua_pid
 from lab.ports import HOST
 from lab.raw_sip import SDP, Answer, RawCaller, RtpEar, invite_once, options
 from lab.server_under_test import Server
@@ -65,8 +64,8 @@ class Flood(UdpEndpoint):
 
 @pytest.mark.usefixtures("nothing_is_left_running")
 @pytest.mark.parametrize(("method", "answers"), [("INVITE", {"100", "404", "503"}), ("REGISTER", {"405"})])
-async def test_a_call_goes_on_through_a_flood(tmp_path: Path, method: str, answers: set[str]) -> None:
-    async with server_with(tmp_path, **SETTINGS) as server:
+async def test_a_call_goes_on_through_a_flood(lend: Lend, method: str, answers: set[str]) -> None:
+    async with lend(**SETTINGS) as server:
         await check_flood(server, method, answers)
 
 

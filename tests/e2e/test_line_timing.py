@@ -47,34 +47,6 @@ async def test_silence_is_sent_between_a_prompt_and_our_bye(lend: Lend, user: st
     assert num_packets[1000] - num_packets[0] >= 25, "a media clock that is held up sends fewer than 50"
 
 
-async def test_a_call_is_hung_up_at_once_where_nothing_is_left_to_hear(lend: Lend) -> None:
-    async with (
-        lend(calls__hangup_tail_ms="10000") as server,
-        RtpPeer() as phone,
-        RawCaller("long", server.sip_port) as caller,
-        server.events() as log,
-    ):
-        await caller.establish(rtp_port=phone.port, headers=HANGUP)
-        await log.wait("speak.started", timeout_s=15)
-        caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
-        await caller.request("BYE", 8)
-        assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "barge_in"
-
-
-async def test_hanging_up_cuts_the_silence_short(lend: Lend) -> None:
-    async with (
-        lend(calls__hangup_tail_ms="10000") as server,
-        RawCaller("silent", server.sip_port) as caller,
-        server.events() as log,
-    ):
-        await caller.establish(headers=TEXT + HANGUP)
-        await log.wait("speak.complete", timeout_s=20)
-        assert (await server.only_call())["state"] == "established"
-        assert (await caller.bye()).status == 200
-        ended = await server.until_terminated()
-    assert ended["state"] == "terminated"
-
-
 async def test_the_first_prompt_waits_for_the_lead_in(server: Server) -> None:
     complete, started = {}, {}
     for delay_ms in (0, 3000):
@@ -161,3 +133,31 @@ async def test_early_media_is_not_held_back(lend: Lend) -> None:
         await log.wait("call.established")
         await phone.hears(10)
         assert (await caller.bye()).status == 200
+
+
+async def test_a_call_is_hung_up_at_once_where_nothing_is_left_to_hear(lend: Lend) -> None:
+    async with (
+        lend(calls__hangup_tail_ms="10000") as server,
+        RtpPeer() as phone,
+        RawCaller("long", server.sip_port) as caller,
+        server.events() as log,
+    ):
+        await caller.establish(rtp_port=phone.port, headers=HANGUP)
+        await log.wait("speak.started", timeout_s=15)
+        caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
+        await caller.request("BYE", 8)
+        assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "barge_in"
+
+
+async def test_hanging_up_cuts_the_silence_short(lend: Lend) -> None:
+    async with (
+        lend(calls__hangup_tail_ms="10000") as server,
+        RawCaller("silent", server.sip_port) as caller,
+        server.events() as log,
+    ):
+        await caller.establish(headers=TEXT + HANGUP)
+        await log.wait("speak.complete", timeout_s=20)
+        assert (await server.only_call())["state"] == "established"
+        assert (await caller.bye()).status == 200
+        ended = await server.until_terminated()
+    assert ended["state"] == "terminated"

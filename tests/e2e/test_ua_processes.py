@@ -19,7 +19,8 @@ from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
-TWO = {"ua__processes": "2", "sip__transports": '["udp"]'}
+NUM_LINES = 6
+TWO = {"ua__processes": "2", "sip__transports": '["udp"]', "sip__max_calls": str(NUM_LINES)}
 FRIEND = "127.0.0.3"
 PASSWORD = "open sesame"
 EXIT_TIMEOUT_S = 20.0
@@ -118,32 +119,29 @@ async def test_calls_go_on_without_the_dispatcher_and_new_ones_come_when_it_is_b
     assert 'cctts_process_restarts_total{process="dispatcher"} 1.0' in (await two.get_text("/metrics"))[1]
 
 
-async def test_the_source_of_a_request_is_its_sender_and_not_the_dispatcher(tmp_path: Path) -> None:
-    async with two_with(tmp_path, sip__allowed_peers=f'["{FRIEND}"]', sip__trusted_peers="[]") as server:
-        async with server.events() as log, calls(server, 1, source=FRIEND):
-            assert (await log.wait("call.incoming"))["data"]["source"] == FRIEND
+async def test_the_source_is_the_sender_and_the_process_that_asks_for_a_password_takes_it(tmp_path: Path) -> None:
+    users = "[{username = 'pbx', password = '" + PASSWORD + "'}]"
+    peers = {"sip__allowed_peers": f'["{FRIEND}"]', "sip__trusted_peers": "[]"}
+    async with two_with(tmp_path, auth__users=users, **peers) as server:
+        async with server.events() as log:
+            for _ in range(4):
+                async with RawCaller("silent", server.sip_port, source=FRIEND) as caller:
+                    nonce, *_ = await caller.challenges()
+                    await caller.establish(headers=authorization(nonce, password=PASSWORD))
+                    assert (await log.wait("call.incoming"))["data"]["source"] == FRIEND
+                    assert (await caller.bye()).status == 200
         async with RawCaller("silent", server.sip_port) as stranger:
             stranger.invite()
             with pytest.raises(TimeoutError):
                 await stranger.final(timeout_s=1)
 
 
-async def test_a_password_is_asked_for_and_taken_by_the_same_process(tmp_path: Path) -> None:
-    users = "[{username = 'pbx', password = '" + PASSWORD + "'}]"
-    async with two_with(tmp_path, auth__users=users) as server:
-        for _ in range(4):
-            async with RawCaller("silent", server.sip_port) as caller:
-                nonce, *_ = await caller.challenges()
-                await caller.establish(headers=authorization(nonce, password=PASSWORD))
-                assert (await caller.bye()).status == 200
-
-
-async def test_over_the_limit_of_both_a_call_gets_503(tmp_path: Path) -> None:
-    async with two_with(tmp_path, sip__max_calls="3") as server, calls(server, 3):
-        assert (await until_readyz(server, 503))["reason"] == "all 3 lines are busy"
-        async with RawCaller("silent", server.sip_port) as fourth:
-            fourth.invite()
-            refused = await fourth.final()
+async def test_over_the_limit_of_both_a_call_gets_503(two: Server) -> None:
+    async with calls(two, NUM_LINES):
+        assert (await until_readyz(two, 503))["reason"] == f"all {NUM_LINES} lines are busy"
+        async with RawCaller("silent", two.sip_port) as one_more:
+            one_more.invite()
+            refused = await one_more.final()
             assert (refused.status, refused.header("Retry-After")) == (503, "7")
 
 

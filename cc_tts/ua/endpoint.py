@@ -26,7 +26,6 @@ from cc_tts.ua.guard.dropped_messages import DroppedMessages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
-from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.leg import Leg, LegServices
 from cc_tts.ua.pjsip import codecs, pj_config, pj_info
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
@@ -109,7 +108,16 @@ class UserAgent(Agent[Leg]):
             library.dispatcher = f"{settings.sip.local_address}:{settings.dispatcher_port}"
         if settings.sip.user_agent:
             library.server_header = (("Server", settings.sip.user_agent),)
-        self._install_filters()
+        self._message_filter = MessageFilter(
+            library,
+            settings,
+            policy=self._policy,
+            dialogs=self._dialogs,
+            refusal=self._refusal,
+            on_refused=lambda: self._send(messages.InviteRefused()),
+            on_offer=self._l16.before_answer,
+        )
+        self._message_filter.install()
         self._tracer = Tracer(settings, library, self._clock, self._legs, self._send)
         self._dropped_messages = DroppedMessages(
             library,
@@ -161,29 +169,6 @@ class UserAgent(Agent[Leg]):
             "build_max_calls": str(build_limit),
             "pjsua2": self._build.name(build_limit),
         }
-
-    def _install_filters(self) -> None:
-        self._request_filter = RequestFilter(
-            self._library,
-            policy=self._policy,
-            refusal=self._refusal,
-            on_refused=lambda: self._send(messages.InviteRefused()),
-            is_ours=self._dialogs.is_ours,
-            on_refer=self._dialogs.on_refer,
-            takes_refer=self._settings.takes_refer,
-        )
-        self._request_filter.install()
-        MessageFilter(
-            self._library,
-            codecs=frozenset(codecs.SDP_NAMES[name] for name in self._settings.rtp.codecs),
-            srtp=self._settings.rtp.srtp != "off",
-            on_key=self._dialogs.on_key,
-            on_end=self._dialogs.on_end,
-            on_notify=self._dialogs.on_notify,
-            on_notify_refused=self._dialogs.on_notify_refused,
-            on_offer=self._l16.before_answer,
-            on_malformed=self._policy.note_malformed,
-        ).install()
 
     def poll(self) -> None:
         """Do one turn: let PJSIP work, remove ended legs, forward the reports of playout buffers, watch RTP."""
@@ -303,8 +288,7 @@ class UserAgent(Agent[Leg]):
         self._policy.reload(settings)
         self._tracer.reload(settings)
         self._publisher.reload(settings)
-        if settings.takes_refer != before.takes_refer:
-            self._request_filter.reload(takes_refer=settings.takes_refer)
+        self._message_filter.reload(settings)
         refused: dict[str, str] = {}
         if settings.tls is not None and (message.renew_tls or settings.tls != before.tls):
             fault = transports.renew_tls(self._endpoint, settings, before=before)

@@ -106,7 +106,7 @@ step libraries make -j"$jobs" lib
 step wrapper-rest tail --pid="$wrapper" -f /dev/null
 wait "$wrapper" || { say "the wrapper failed; $work/log/wrapper.txt has all of it" >&2; exit 1; }
 trap - EXIT
-# The gate (cc_tts/ua/guard/request_filter.py) needs PJSIP's C functions, so no symbol is hidden.
+# The message filter (cc_tts/ua/guard/message_filter.py) needs PJSIP's C functions, so no symbol is hidden.
 step link g++ -shared "$binding/pjsua2_wrap.o" -o "$binding/_pjsua2$suffix" -Wl,-z,relro,-z,now "${linking[@]}"
 cd "$binding"
 strip --strip-debug "_pjsua2$suffix"

@@ -50,7 +50,6 @@ from cc_tts.ua.client import settings_of
 from cc_tts.ua.guard import digest, dropped_messages, sdp_check, sdp_repair, srtp_sdp
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
-from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.refer.request import refer_request
 from cc_tts.ua.sip import bye, forwarding, payload_types, reason
 from cc_tts.ua.sip import message as sip_message
@@ -61,6 +60,13 @@ CLOCK: Final = MonotonicClock()
 CODECS: Final = frozenset({"PCMU/8000", "PCMA/8000", "G722/8000"})
 ADDRESS: Final = ("192.0.2.1", 5060)
 CONFIG: Final = Config(routes={"*": RouteConfig(greeting="Hello.")})
+UA_SETTINGS: Final = tuple(
+    settings_of(config.load(overrides=overrides))[0]
+    for overrides in (
+        ("rtp.srtp=optional",),
+        ("auth.users=[{username='pbx', password='open sesame'}]", "sip.allowed_peers=['192.0.2.0/24']"),
+    )
+)
 BODIES: Final = tuple(
     kind
     for _, kind in inspect.getmembers(schemas, inspect.isclass)
@@ -131,52 +137,44 @@ def sip_text(data: bytes) -> None:
     softphone_sdp.retry_after_s(text)
 
 
-def message_filter(data: bytes) -> None:
-    library = Library(data)
+class Dialogs:
+    """The calls that messages are about, of which nothing is known but that a NOTIFY was asked for."""
 
-    def ignore(*_: object) -> None:
+    def is_ours(self, _sip_call_id: str) -> bool:
+        return False
+
+    def on_notify(self, *_: object) -> bool:
+        return True
+
+    def on_refer(self, _sip_call_id: str, _remote_tag: str, message: str) -> tuple[int, tuple[tuple[str, str], ...]]:
+        try:
+            refer_request(message, 1)
+        except ValueError:
+            return 400, ()
+        return 202, ()
+
+    def ignore(self, *_: object) -> None:
         pass
 
-    found = MessageFilter(
-        cast("Any", library),
-        codecs=CODECS,
-        srtp=True,
-        on_key=ignore,
-        on_end=ignore,
-        on_notify=lambda *_: True,
-        on_notify_refused=ignore,
-        on_offer=ignore,
-        on_malformed=ignore,
-    )
-    for step in (found._on_request_in_call, found._on_new_request, found._on_response):
-        step(0)
+    on_key = on_end = on_notify_refused = ignore
 
 
-def _answer_to_refer(text: str) -> tuple[int, tuple[tuple[str, str], ...]]:
-    try:
-        refer_request(text, 1)
-    except ValueError:
-        return 400, ()
-    return 202, ()
-
-
-def request_filter(data: bytes) -> None:
+def message_filter(data: bytes) -> None:
     library = Library(data)
-    overrides = ("auth.users=[{username='pbx', password='open sesame'}]", "sip.allowed_peers=['192.0.2.0/24']")
-    settings = settings_of(config.load(overrides=overrides))[0]
-    policy = InboundPolicy(settings, clock=CLOCK, max_message_bytes=4_000)
-    found = RequestFilter(
-        cast("Any", library),
-        policy=policy,
-        refusal=lambda: None,
-        on_refused=lambda: None,
-        is_ours=lambda _id: False,
-        on_refer=lambda _id, _tag, text: _answer_to_refer(text),
-    )
-    method = library.method_of(0)
-    found._filter_transport(0, method)
-    found._filter_request(0, method)
-    policy.is_unsolicited_challenge(*library.message(0), is_ours=lambda _id: False)
+    for settings in UA_SETTINGS:
+        policy = InboundPolicy(settings, clock=CLOCK, max_message_bytes=4_000)
+        found = MessageFilter(
+            cast("Any", library),
+            settings,
+            policy=policy,
+            dialogs=cast("Any", Dialogs()),
+            refusal=lambda: None,
+            on_refused=lambda: None,
+            on_offer=lambda _codecs: None,
+        )
+        for step in (found._on_request, found._on_new_request, found._on_response):
+            step(0)
+        policy.is_unsolicited_challenge(*library.message(0), is_ours=lambda _id: False)
     dropped_messages.answer_to(library.text, is_cut=False, server="")
 
 
@@ -395,8 +393,9 @@ def mrcp_request(data: bytes) -> None:
 
 TARGETS: Final[Mapping[str, Target]] = {
     "sip_text": Target(sip_text, (INVITE, RESPONSE)),
-    "message_filter": Target(message_filter, (INVITE, RESPONSE, INVITE.replace(b"INVITE", b"INFO"))),
-    "request_filter": Target(request_filter, (INVITE, RESPONSE, INVITE.replace(b"INVITE", b"REGISTER"))),
+    "message_filter": Target(
+        message_filter, (INVITE, RESPONSE, *(INVITE.replace(b"INVITE", other) for other in (b"INFO", b"REGISTER")))
+    ),
     "session_descriptions": Target(session_descriptions, (SDP,)),
     "digests": Target(digests, (DIGEST,), (digest.MalformedCredentials,)),
     "dispatched": Target(dispatched, (INVITE, RESPONSE)),

@@ -1,37 +1,55 @@
-"""Keeps from PJSIP what it asserts of a message and does not check, and answers what it answers wrongly.
+"""Answers what must not become a call, and keeps from PJSIP what it asserts of a message and does not check.
 
-In a request: a session description that is none, or of which nothing can be served, gets 400, 415 or 488 with a Warning (RFC
-3261 §20.43), also inside a call; out of an ACK it is taken, so that the call ends as one whose offer nobody answered (RFC
-3264 §4). INFO is answered here: PJSIP reads past the end of a line that has none, and knows no ``application/dtmf``. So is
-NOTIFY of a REFER of ours (RFC 3515), of which PJSIP asserts what it is like.
+pjsua offers no callback to change its own answers. The way of PJSIP is a module before its own. There are three:
 
-In a response, which cannot be refused: what cannot be used is taken out. A 183 is then as a 180; a 200 without an answer
-ends the call; where Contact is no SIP URI requests go to the one that we called. Without a tag in To a response belongs to
-no dialog once the far side has one (RFC 3261 §12.1.2), and is dropped.
+* *Before the transactions* responses are seen. They cannot be refused: what cannot be used is taken out. A 183 is then as a
+  180; a 200 without an answer ends the call; where Contact is no SIP URI requests go to the one that we called. Without a
+  tag in To a response belongs to no dialog once the far side has one (RFC 3261 §12.1.2), and is dropped. Where we have a
+  password of our own, so is a challenge of a caller to our BYE: PJSIP would answer with a digest of it, which can be
+  attacked offline.
+* *Before the dialogs* every request is seen that is no retransmission. It is refused as :mod:`cc_tts.ua.guard.policy` says.
+  INFO is answered here: PJSIP reads past the end of a line that has none, and knows no ``application/dtmf``. So are REFER,
+  and NOTIFY of a REFER of ours (RFC 3515), of which PJSIP asserts what it is like.
+* *Before pjsua* what is outside a dialog is seen: OPTIONS (RFC 3261 §11.2), INVITE over the limit (503, §21.5.4), methods
+  that are not served there (405, 481 or 489, §8.2.1, §12.2.2).
 
-Whatever belongs to a call that is over gets 481 or is dropped: a dialog of PJSIP outlives its call and goes on naming the
-call slot, which PJSUA has given to another call by then. Runs on: the SIP thread.
+A session description that is none, or of which nothing can be served, gets 400, 415 or 488 with a Warning (RFC 3261
+§20.43), also inside a call; out of an ACK it is taken, so that the call ends as one whose offer nobody answered (RFC 3264
+§4). Whatever belongs to a call that is over gets 481 or is dropped: a dialog of PJSIP outlives its call and goes on naming
+the call slot, which PJSUA has given to another call by then. Runs on: the SIP thread.
 """
 
+import functools
 import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
 from cc_tts import logs
+from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard import sdp_check, srtp_sdp
 from cc_tts.ua.guard.c_library import CLibrary, OnMessage
+from cc_tts.ua.guard.policy import InboundPolicy, Refusal
 from cc_tts.ua.guard.sdp_repair import repaired
+from cc_tts.ua.messages import UaSettings
+from cc_tts.ua.pjsip.codecs import SDP_NAMES
 from cc_tts.ua.refer import message as refer
 from cc_tts.ua.sip import message as sip_message
-from cc_tts.ua.sip.reason import RemoteReason, remote_reasons
+from cc_tts.ua.sip.reason import remote_reasons
 
-_FIRST_PRIORITY: Final = 13
-"""This is after the response filter (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
-_IN_CALLS_PRIORITY: Final = 31
-"""This is after the transport filter (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), which finds dialogs."""
-_PRIORITY: Final = 63
-"""This is after the request filter, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
+_BEFORE_TRANSACTIONS: Final = 12
+"""This is before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which passes responses to their transactions."""
+_BEFORE_DIALOGS: Final = 30
+"""This is after PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER
+(32), which finds dialogs.
+"""
+_BEFORE_PJSUA: Final = 62
+"""This is before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
+METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE", "NOTIFY")
+"""The methods in Allow, without REFER, which only some routes accept."""
+_STRAY: Final = ("BYE", "CANCEL", "INFO", "PRACK", "UPDATE", "NOTIFY")
+"""The methods that need a dialog: without one they get 481 (RFC 3261 §12.2.2)."""
+EXTENSIONS: Final = ("100rel", "timer")
 _OFFERING: Final = ("INVITE", "UPDATE", "PRACK")
 """The requests that may carry an offer, and whose responses an answer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5)."""
 _ROUTING: Final = ("Contact", "Record-Route", "Service-Route")
@@ -42,71 +60,162 @@ _CSEQ: Final = re.compile(r"[0-9]{1,10}")
 MAX_EXPIRES_S: Final = 1 << 31
 """PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
 
+Dialog = tuple[str, str, str]
+
 log = logs.get(__name__)
 
 
 class MessageFilter:
-    """``codecs`` are served, such as ``PCMU/8000``. ``on_key`` gets a key of INFO: Call-ID, the far side's tag, CSeq, key,
-    duration in ms; ``on_end`` the same names and the reasons of a BYE or CANCEL; ``on_notify`` the same names and what a
-    NOTIFY says, and it returns whether that was asked for; ``on_notify_refused`` the same names when a NOTIFY of ours got
-    what PJSIP would end the call for; ``on_offer`` which of ``codecs`` a request offers, just before
-    PJSIP answers it; ``on_malformed`` the host that sent what cannot be used.
+    """The modules in front of PJSIP. ``refusal`` is called for each new INVITE and OPTIONS that may be taken: seconds for
+    Retry-After, or ``None`` to let it pass; ``on_refused`` after the refusal of an INVITE. ``on_offer`` gets which of our
+    codecs a request offers, just before PJSIP answers it.
     """
 
     def __init__(
         self,
         library: CLibrary,
+        settings: UaSettings,
         *,
-        codecs: frozenset[str],
-        srtp: bool,
-        on_key: Callable[[str, str, int, str, int], None],
-        on_end: Callable[[str, str, tuple[RemoteReason, ...]], None],
-        on_notify: Callable[[str, str, refer.Notification], bool],
-        on_notify_refused: Callable[[str, str], None],
+        policy: InboundPolicy,
+        dialogs: Dialogs,
+        refusal: Callable[[], int | None],
+        on_refused: Callable[[], None],
         on_offer: Callable[[frozenset[str]], None],
-        on_malformed: Callable[[str], None],
     ) -> None:
         self._c = library
-        self._codecs = codecs
-        self._srtp = srtp
-        self._on_key = on_key
-        self._on_end = on_end
-        self._on_notify = on_notify
-        self._on_notify_refused = on_notify_refused
+        self._policy = policy
+        self._dialogs = dialogs
+        self._refusal = refusal
+        self._on_refused = on_refused
         self._on_offer = on_offer
-        self._on_malformed = on_malformed
+        self._codecs = frozenset(SDP_NAMES[name] for name in settings.rtp.codecs)
+        self._srtp = settings.rtp.srtp != "off"
+        self._takes_refer = settings.takes_refer
 
     def install(self) -> None:
-        """Register with PJSIP. Raises ``RuntimeError`` if it refuses a module."""
+        """Register with PJSIP, which keeps the modules. Raises ``RuntimeError`` if it refuses one."""
+        self._set_capabilities()
         register = self._c.register_module
         register(
-            b"mod-cc-tts-filter-first",
-            _FIRST_PRIORITY,
-            on_request=_guarded(self._on_request),
+            b"mod-cc-tts-transactions",
+            _BEFORE_TRANSACTIONS,
+            on_request=_guarded(self._is_ack_without_tag),
             on_response=_guarded(self._on_response),
         )
-        register(b"mod-cc-tts-filter-in-calls", _IN_CALLS_PRIORITY, on_request=_guarded(self._on_request_in_call))
-        register(b"mod-cc-tts-filter", _PRIORITY, on_request=_guarded(self._on_new_request))
+        register(b"mod-cc-tts-dialogs", _BEFORE_DIALOGS, on_request=_guarded(self._on_request))
+        register(b"mod-cc-tts-pjsua", _BEFORE_PJSUA, on_request=_guarded(self._on_new_request))
 
-    # Each of the following returns to PJSIP whether the message is dealt with here.
+    def reload(self, settings: UaSettings) -> None:
+        if settings.takes_refer != self._takes_refer:
+            self._takes_refer = settings.takes_refer
+            self._set_capabilities()
 
-    def _on_request(self, rdata: int) -> bool:
+    @property
+    def _capabilities(self) -> dict[str, tuple[int, tuple[str, ...]]]:
+        """The headers of a 200 to OPTIONS (RFC 3261 §11.2): PJSIP's number of each (``pjsip_hdr_e``), and its tokens."""
+        methods = (*METHODS, "REFER") if self._takes_refer else METHODS
+        return {"Allow": (4, methods), "Accept": (0, ("application/sdp",)), "Supported": (36, EXTENSIONS)}
+
+    def _set_capabilities(self) -> None:
+        """Make PJSIP's own messages list the same capabilities as ours."""
+        for name, (kind, tokens) in self._capabilities.items():
+            try:
+                self._c.set_capability(kind, name, tokens)
+            except RuntimeError as error:
+                log.warning("capability_not_set", detail=str(error), consequence="answers name what is not served")
+
+    # --- requests; each of the following returns to PJSIP whether the message is dealt with here ------------------------
+
+    def _is_ack_without_tag(self, rdata: int) -> bool:
         """Drop an ACK without a tag in To: each final response of ours has one (RFC 3261 §17.1.1.3). PJSIP's transactions
         take it for a merged request, would answer it with 482 and assert that nothing answers an ACK.
         """
         return self._c.method_of(rdata) == "ACK" and sip_message.dialog_of(self._c.message(rdata)[1]) is None
 
-    def _on_request_in_call(self, rdata: int) -> bool:
+    def _on_request(self, rdata: int) -> bool:
+        method = self._c.method_of(rdata)
         host, message = self._c.message(rdata)
         dialog = sip_message.dialog_of(message)
-        method = self._c.method_of(rdata)
+
+        @functools.cache
+        def in_dialog() -> bool:
+            return dialog is not None and self._c.has_dialog(*dialog)
+
+        if method != "ACK" and self._is_refused(  # nothing answers an ACK (RFC 3261 §17)
+            rdata, lambda: self._policy.on_request(method, host, message, in_dialog=in_dialog)
+        ):
+            return True
         if dialog is None:
             if method == "CANCEL":  # it has no tag in To (RFC 3261 §9.1)
                 call_id = sip_message.header_value(message, "call-id")
-                self._on_end(call_id, sip_message.from_tag(message), remote_reasons(message))
+                self._dialogs.on_end(call_id, sip_message.from_tag(message), remote_reasons(message))
             return False
+        if method == "OPTIONS" or method not in METHODS:
+            self._answer_in_dialog(rdata, method, message, dialog, is_known=in_dialog())
+            return True
+        return self._take_in_dialog(rdata, method, host, message, dialog)
+
+    def _on_new_request(self, rdata: int) -> bool:
+        """Look at a request that belongs to no dialog of PJSIP."""
+        method = self._c.method_of(rdata)
+        host, message = self._c.message(rdata)
+        if method in _STRAY:
+            self._c.respond(rdata, 481)
+        elif method not in ("INVITE", "OPTIONS", "ACK"):
+            self._refuse_method(rdata, method)
+        elif method == "INVITE" and self._is_refused(rdata, lambda: self._policy.on_invite(host, message)):
+            pass
+        elif method != "ACK" and (retry_after_s := self._refusal()) is not None:
+            self._c.respond(rdata, 503, (("Retry-After", str(retry_after_s)),))
+            if method == "INVITE":
+                self._on_refused()
+        elif method == "OPTIONS":
+            self._answer_options(rdata, message)
+        else:
+            return sip_message.dialog_of(message) is None and self._take_description(rdata, host, message, method)
+        return True
+
+    def _is_refused(self, rdata: int, judge: Callable[[], Refusal | None]) -> bool:
+        """Whether the policy refuses a request, which is answered then. One for which it fails passes only if the policy
+        refuses no callers.
+        """
+        try:
+            refusal = judge()
+        except Exception:
+            log.exception("policy_failed")
+            return self._policy.is_closed
+        if refusal is not None and refusal.code:
+            self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
+        return refusal is not None
+
+    def _answer_in_dialog(self, rdata: int, method: str, message: str, dialog: Dialog, *, is_known: bool) -> None:
+        if not is_known:
+            self._c.respond(rdata, 481)  # PJSIP takes a call whose far side has no tag yet for any dialog
+        elif method == "OPTIONS":
+            self._answer_options(rdata, message)  # as outside a dialog (RFC 3261 §11); PJSIP would answer 500
+        elif method == "REFER":
+            self._c.respond(rdata, *self._dialogs.on_refer(dialog[0], dialog[2], message))
+        else:
+            self._refuse_method(rdata, method)
+
+    def _refuse_method(self, rdata: int, method: str) -> None:
+        if method == "SUBSCRIBE":
+            self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
+        else:
+            self._c.respond(rdata, 405, (("Allow", ", ".join(self._capabilities["Allow"][1])),))
+
+    def _answer_options(self, rdata: int, message: str) -> None:
+        """Answer OPTIONS: 200, or 420 if it requires an extension that we lack (RFC 3261 §8.2.2.3)."""
+        unknown = [tag for tag in sip_message.required_extensions(message) if tag not in EXTENSIONS]
+        if unknown:
+            tags = sip_message.option_tags(unknown)
+            self._c.respond(rdata, 420, (("Unsupported", tags),) if tags else ())
+        else:
+            self._c.respond(rdata, 200, [(name, ", ".join(tokens)) for name, (_, tokens) in self._capabilities.items()])
+
+    def _take_in_dialog(self, rdata: int, method: str, host: str, message: str, dialog: Dialog) -> bool:
         if self._is_over(*dialog):
-            if method != "ACK":  # nothing answers an ACK (RFC 3261 §17)
+            if method != "ACK":
                 self._c.respond(rdata, 481)
             return True
         if method == "INFO":
@@ -116,15 +225,8 @@ class MessageFilter:
             self._answer_notify(rdata, message, dialog)
             return True
         if method == "BYE":
-            self._on_end(dialog[0], dialog[2], remote_reasons(message))
+            self._dialogs.on_end(dialog[0], dialog[2], remote_reasons(message))
         return self._take_description(rdata, host, message, method)
-
-    def _on_new_request(self, rdata: int) -> bool:
-        method = self._c.method_of(rdata)
-        if method != "ACK" and method not in _OFFERING:
-            return False
-        host, message = self._c.message(rdata)
-        return sip_message.dialog_of(message) is None and self._take_description(rdata, host, message, method)
 
     def _take_description(self, rdata: int, host: str, message: str, method: str) -> bool:
         """Refuse an unusable offer. An ACK cannot be refused, so it continues without its answer."""
@@ -136,13 +238,18 @@ class MessageFilter:
         if fault is None:
             return False
         if fault.status == HTTPStatus.BAD_REQUEST:
-            self._on_malformed(host)
+            self._policy.note_malformed(host)
         warning = (("Warning", f'{fault.warning} cc-tts "{fault.text}"'),)
         self._c.respond(rdata, fault.status, (*warning, *(_ACCEPT if fault is _NO_OFFER else ())))
         return True
 
+    # --- responses ------------------------------------------------------------------------------------------------------
+
     def _on_response(self, rdata: int) -> bool:
         host, message = self._c.message(rdata)
+        is_challenge = self._policy.has_password and self._c.method_of(rdata) in ("401", "407", "")
+        if is_challenge and self._policy.is_unsolicited_challenge(host, message, is_ours=self._dialogs.is_ours):
+            return True  # the request times out
         status = message.partition(" ")[2][:3]
         method = sip_message.cseq_method(message)
         if sip_message.is_ambiguous(message):
@@ -153,7 +260,7 @@ class MessageFilter:
             log.debug("response_dropped", reason="PJSIP would end the call", sip_code=status)
         elif method == "NOTIFY" and status in ("408", "481"):
             log.debug("response_dropped", reason="PJSIP would end the call", sip_code=status)
-            self._on_notify_refused(*sip_message.dialog_of_response(message)[::2])
+            self._dialogs.on_notify_refused(*sip_message.dialog_of_response(message)[::2])
             return True
         else:
             if status < "300" and method in _OFFERING:
@@ -161,13 +268,13 @@ class MessageFilter:
             for name in sorted(_unusable_headers(message, method)):
                 self._c.drop_headers(rdata, name)
             return False
-        self._on_malformed(host)
+        self._policy.note_malformed(host)
         return True
 
     def _drop_unusable_answer(self, rdata: int, host: str, message: str, method: str, status: str = "") -> None:
         if sip_message.body_of(message) and (fault := self._fault_of_answer(rdata)):
             log.debug("answer_unusable", method=method, sip_code=status, detail=fault.text)
-            self._on_malformed(host)
+            self._policy.note_malformed(host)
             self._c.drop_body(rdata)
 
     def _is_stray(self, message: str) -> bool:
@@ -211,7 +318,7 @@ class MessageFilter:
         checked = sdp_check.check(sdp, codecs=self._codecs, secure=self._srtp)
         return checked if checked.fault or is_readable else sdp_check.Checked(_UNREADABLE)
 
-    def _answer_info(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> None:
+    def _answer_info(self, rdata: int, message: str, dialog: Dialog) -> None:
         """Answer an INFO of a call without an Info-Package (RFC 6086 Appendix A)."""
         key = sip_message.key_of(message)
         if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
@@ -225,9 +332,9 @@ class MessageFilter:
         else:
             self._c.respond(rdata, 200)
             cseq = sip_message.header_value(message, "cseq").partition(" ")[0]
-            self._on_key(dialog[0], dialog[2], int(cseq) if _CSEQ.fullmatch(cseq) else 0, *key)
+            self._dialogs.on_key(dialog[0], dialog[2], int(cseq) if _CSEQ.fullmatch(cseq) else 0, *key)
 
-    def _answer_notify(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> None:
+    def _answer_notify(self, rdata: int, message: str, dialog: Dialog) -> None:
         """Answer a NOTIFY about a REFER. A body without a status is accepted, and has no effect."""
         notification = refer.notification(message)
         if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
@@ -235,7 +342,7 @@ class MessageFilter:
         elif notification is None:
             self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.1.3): we subscribe to nothing else
         else:
-            self._c.respond(rdata, 200 if self._on_notify(dialog[0], dialog[2], notification) else 481)
+            self._c.respond(rdata, 200 if self._dialogs.on_notify(dialog[0], dialog[2], notification) else 481)
 
 
 def _guarded(step: OnMessage) -> OnMessage:

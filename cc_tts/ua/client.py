@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from cc_tts import __version__, logs
 from cc_tts.clock import Clock
@@ -23,12 +24,13 @@ from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import Supervisor, python_child
 from cc_tts.ua import ended_calls, messages
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
-from cc_tts.ua.trace.requests import TraceRequests
 
 RETRY_AFTER_S = 2
 """Retry-After of a client's request while the UA process restarts; unmeasured."""
 APPLY_TIMEOUT_S = 5.0
 """The time that the UA process may take to apply new settings; unmeasured."""
+TRACE_TIMEOUT_S = 3.0
+"""The time that the UA processes may take to send a trace; unmeasured."""
 RESOLV_CONF = Path("/etc/resolv.conf")
 MAX_NAMESERVERS = 4  # unmeasured
 SNAPSHOT_TIMEOUT_S = 5.0
@@ -65,13 +67,13 @@ class _UaProcess:
         self._told_all = asyncio.Event()
         self.is_adopted = False
         self.call_ids: set[str] = set()
-        self._sip_call_ids: dict[str, str] = {}  # of the incoming calls
+        self.sip_call_ids: dict[str, str] = {}  # of the incoming calls
         self.active_pjsua_calls = 0
         self.lets_calls_in = True
         """It begins so, and says when that has changed."""
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.reloaded: messages.ApplySettings | None = None
-        self._applied: asyncio.Future[dict[str, str]] | None = None
+        self._answers: dict[object, asyncio.Future[Any]] = {}
         self._applying = asyncio.Lock()  # one at a time: an answer does not name its settings
         self.supervisor = Supervisor(
             python_child(name, module, messages=messages.FROM_UA, settings=settings),
@@ -100,22 +102,13 @@ class _UaProcess:
         with contextlib.suppress(ProcessFailed):
             self.supervisor.send(message)
 
-    @property
-    def sip_call_ids(self) -> tuple[str, ...]:
-        return tuple(self._sip_call_ids.values())
-
-    @property
-    def adoption_socket(self) -> str:
-        """The socket at which the process waits for another server; empty if it does not."""
-        return self._settings.adoption_socket
-
-    async def adopt(self, asked: adoption.AskedChild | None) -> None:
-        """Adopt the process, if there is one; see :meth:`UaClient.adopt`."""
+    async def adopt(self, asked: Mapping[str, adoption.AskedChild]) -> None:
+        """Adopt the process, if there is one; see :meth:`UaClient.adopt`. ``asked`` are processes by their sockets."""
         if not self._settings.adoption_socket:
             return
         path = Path(self._settings.adoption_socket)
         try:
-            child = await adoption.adopt(path, _request(self._settings), asked=asked)
+            child = await adoption.adopt(path, _request(self._settings), asked=asked.get(str(path)))
         except adoption.HasServer as error:
             raise ProcessFailed(_taken(self._settings, error)) from None
         if adoption.may_wait_at(path):
@@ -124,9 +117,7 @@ class _UaProcess:
         if child is None:
             return
         self.is_adopted = True
-        self.reloaded = messages.ApplySettings(
-            settings=self._settings, renew_tls=True
-        )  # it was started with older settings
+        self.reloaded = messages.ApplySettings(self._settings, renew_tls=True)  # it was started with older settings
         await self.supervisor.start(child)
         try:
             async with asyncio.timeout(SNAPSHOT_TIMEOUT_S):
@@ -138,37 +129,40 @@ class _UaProcess:
     async def reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
         """Apply settings; see :meth:`UaClient.reload`."""
         async with self._applying:
-            return await self._reload(settings, renew_tls=renew_tls)
+            self.supervisor.set_settings(settings)
+            self.reloaded = messages.ApplySettings(settings=settings, renew_tls=renew_tls)
+            if not self.supervisor.is_responsive:
+                return {}
+            try:
+                applied: messages.SettingsApplied = await self.ask(self.reloaded, "settings", APPLY_TIMEOUT_S)
+            except (ProcessFailed, TimeoutError) as error:
+                return {"sip, auth, tls": f"the UA process did not take them over: {error or 'no answer'}"}
+            return applied.refused
 
-    async def _reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
-        self.supervisor.set_settings(settings)
-        self.reloaded = messages.ApplySettings(settings=settings, renew_tls=renew_tls)
-        if not self.supervisor.is_responsive:
-            return {}
-        self._applied = asyncio.get_running_loop().create_future()
+    async def ask(self, command: Message, key: object, timeout_s: float) -> Any:
+        """Send a command and return its answer, which has this key. Raises ``ProcessFailed`` or ``TimeoutError``."""
+        answer = self._answers[key] = asyncio.get_running_loop().create_future()
         try:
-            self.supervisor.send(self.reloaded)
-            async with asyncio.timeout(APPLY_TIMEOUT_S):
-                return await self._applied
-        except (ProcessFailed, TimeoutError) as error:
-            return {"sip, auth, tls": f"the UA process did not take them over: {error or 'no answer'}"}
+            self.supervisor.send(command)
+            async with asyncio.timeout(timeout_s):
+                return await answer
         finally:
-            self._applied = None
+            del self._answers[key]
 
-    def _note_applied(self, refused: dict[str, str]) -> None:
-        if self._applied is not None and not self._applied.done():
-            self._applied.set_result(refused)
+    def _note_answer(self, key: object, message: Message) -> None:
+        if (answer := self._answers.get(key)) is not None and not answer.done():
+            answer.set_result(message)
 
     def _on_message(self, message: Message, payload: bytes) -> None:
         match message:
-            case messages.SettingsApplied(refused=refused):
-                self._note_applied(refused)
+            case messages.SettingsApplied():
+                self._note_answer("settings", message)
                 return
             case messages.AcceptingSet(accepting=accepting):
                 self.lets_calls_in = accepting
                 return
-            case messages.CallTrace():
-                self._client.traces.take(message)
+            case messages.CallTrace(serial=serial):
+                self._note_answer(serial, message)
                 return
             case messages.ActivePjsuaCalls(count=count):
                 self.active_pjsua_calls = count
@@ -179,17 +173,17 @@ class _UaProcess:
                 return
             case messages.IncomingCall(call_id=call_id) | messages.CallSnapshot(call_id=call_id):
                 self.call_ids.add(call_id)
-                self._sip_call_ids[call_id] = message.sip_call_id
+                self.sip_call_ids[call_id] = message.sip_call_id
             case messages.CallEnded(call_id=call_id):
                 self.call_ids.discard(call_id)
-                self._sip_call_ids.pop(call_id, None)
+                self.sip_call_ids.pop(call_id, None)
         self._client.on_report(message, payload)
         if isinstance(message, messages.CallEnded):
             self._client.renew(self)
 
     def _on_down(self, reason: str) -> None:
         call_ids, self.call_ids = self.call_ids, set()
-        self._sip_call_ids.clear()
+        self.sip_call_ids.clear()
         self.active_pjsua_calls, self.lets_calls_in = 0, True
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._client.on_process_down(reason, call_ids)
@@ -212,7 +206,7 @@ class UaClient:
         self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
         self._listener: UaListener | None = None
         self._accepting = True
-        self.traces = TraceRequests()
+        self._trace_serials = itertools.count(1)
         self._is_started = False
         self.registered: bool | None = None
         names = ["ua"] if len(everyone) == 1 else [f"ua-{number}" for number in range(1, len(everyone) + 1)]
@@ -244,7 +238,7 @@ class UaClient:
         Raises:
             ProcessFailed: one belongs to another server, or does not answer.
         """
-        await asyncio.gather(*(each.adopt(self._asked.get(each.adoption_socket)) for each in self._everyone))
+        await asyncio.gather(*(each.adopt(self._asked) for each in self._everyone))
 
     @property
     def has_adopted(self) -> bool:
@@ -331,13 +325,9 @@ class UaClient:
             What could not be taken over before a restart: the key, and why.
         """
         self._config = config
-        of_lines = settings_of_lines(config)
-        everyone = settings_of(config) + ([] if of_lines is None else [of_lines])
+        each_of_them = zip(self._everyone, _settings_of_all(config), strict=True)
         refused = await asyncio.gather(
-            *(
-                process.reload(settings, renew_tls=renew_tls)
-                for process, settings in zip(self._everyone, everyone, strict=True)
-            )
+            *(process.reload(settings, renew_tls=renew_tls) for process, settings in each_of_them)
         )
         return {key: why for each in refused for key, why in each.items()}
 
@@ -383,9 +373,20 @@ class UaClient:
             raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
     async def trace(self, call_id: str, sip_call_id: str) -> messages.CallTrace:
-        """Return the SIP messages of a live or ended call; raises ``UserAgentUnavailable``."""
-        up = [each.send_if_up for each in self._processes if each.supervisor.state is ProcessState.READY]
-        return await self.traces.ask(up, call_id, sip_call_id)
+        """Return the SIP messages of a live or ended call. Every process is asked, as it is not known which one had it.
+
+        Raises:
+            UserAgentUnavailable: none is up, or one does not answer.
+        """
+        up = [each for each in self._processes if each.supervisor.state is ProcessState.READY]
+        if not up:
+            raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
+        asked = messages.SendTrace(call_id, sip_call_id=sip_call_id, serial=next(self._trace_serials))
+        try:
+            found = await asyncio.gather(*(each.ask(asked, asked.serial, TRACE_TIMEOUT_S) for each in up))
+        except (ProcessFailed, TimeoutError):
+            raise UserAgentUnavailable("the ua process does not answer", retry_after_s=RETRY_AFTER_S) from None
+        return max(found, key=lambda each: len(each.messages))
 
     def tell(self, message: Message, payload: bytes = b"") -> None:
         """Send as :meth:`send` does, but ignore a UA process that died: its calls end anyway."""
@@ -429,15 +430,15 @@ class UaClient:
         assert self._dispatcher is not None
         with contextlib.suppress(ProcessFailed):  # a process that is down is told when it is up again
             for number, process in enumerate(self._processes):
-                self._dispatcher.send(messages.AssignCalls(process=number, sip_call_ids=process.sip_call_ids))
+                self._dispatcher.send(
+                    messages.AssignCalls(process=number, sip_call_ids=tuple(process.sip_call_ids.values()))
+                )
         self._publish_free_calls()
 
     def _publish_free_calls(self) -> None:
         if self._dispatcher is not None and self._dispatcher.state is ProcessState.READY:
             with contextlib.suppress(ProcessFailed):  # a process that is down gets them when it is up again
-                self._dispatcher.send(
-                    messages.SetFreeCalls(free_calls=tuple(each.free_calls for each in self._processes))
-                )
+                self._dispatcher.send(messages.SetFreeCalls(tuple(each.free_calls for each in self._processes)))
 
 
 def ask_waiting_processes(config: Config) -> dict[str, adoption.AskedChild]:
@@ -446,8 +447,7 @@ def ask_waiting_processes(config: Config) -> dict[str, adoption.AskedChild]:
     """
     asked = {}
     with contextlib.suppress(CcTtsError):
-        of_lines = settings_of_lines(config)
-        for settings in settings_of(config) + ([] if of_lines is None else [of_lines]):
+        for settings in _settings_of_all(config):
             path = Path(settings.adoption_socket)
             is_possible = settings.adoption_socket and path.parent.exists()
             if is_possible and (found := adoption.ask(path, _request(settings))):
@@ -514,6 +514,11 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
             )
         )
     return everyone
+
+
+def _settings_of_all(config: Config) -> list[messages.UaSettings]:
+    of_lines = settings_of_lines(config)
+    return settings_of(config) + ([] if of_lines is None else [of_lines])
 
 
 def settings_of_lines(config: Config) -> messages.UaSettings | None:

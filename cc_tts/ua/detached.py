@@ -2,13 +2,13 @@
 
 ::
 
-    server gone ─▸ Detached: no new calls, prompts play what is there, ends of calls are kept ─┬─ Adopt ─▸ snapshots, go on
+    server gone ─▸ detached: no new calls, prompts play what is there, ends of calls are kept ─┬─ Adopt ─▸ snapshots, go on
                                                                                           └─ grace over ─▸ BYE, a file, exit
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -29,16 +29,18 @@ MAX_UNNOTED_ENDS: Final = 5000
 log = logs.get(__name__)
 
 
-class UnnotedEnds:
-    """Ended calls until a server has confirmed the end: a server that dies may not have read or recorded it. ``snapshot``
-    returns the snapshot of a call that ends. Runs on: the SIP thread.
+class KeptReports:
+    """What is kept for the next server: ended calls until a server has confirmed the end, since one that dies may not have
+    read or recorded it, and the utterances that are over while there is no server. ``snapshot`` returns the snapshot of a
+    call that ends. Runs on: the SIP thread.
     """
 
     def __init__(self, snapshot: Callable[[str], messages.CallSnapshot | None]) -> None:
         self._snapshot = snapshot
         self._ends: dict[str, tuple[messages.CallSnapshot, messages.CallEnded]] = {}
+        self._finished: dict[str, list[messages.PlayoutReport]] = {}
 
-    def keep(self, ended: messages.CallEnded) -> None:
+    def keep_end(self, ended: messages.CallEnded) -> None:
         """Keep the end of a call. Beyond :data:`MAX_UNNOTED_ENDS` the oldest is forgotten."""
         if ended.call_id in self._ends or (snapshot := self._snapshot(ended.call_id)) is None:
             return
@@ -46,48 +48,35 @@ class UnnotedEnds:
         if len(self._ends) > MAX_UNNOTED_ENDS:
             del self._ends[next(iter(self._ends))]
 
-    def forget(self, call_id: str) -> None:
+    def forget_end(self, call_id: str) -> None:
         self._ends.pop(call_id, None)
 
-    def __iter__(self) -> Iterator[tuple[messages.CallSnapshot, messages.CallEnded]]:
-        return iter(tuple(self._ends.values()))
-
-
-class Detached:
-    """Keeps the reports that no server gets, for the next server. Runs on: the SIP thread."""
-
-    def __init__(self, ends: UnnotedEnds) -> None:
-        self._ends = ends
-        self._finished: dict[str, list[messages.PlayoutReport]] = {}
-
     def keep(self, message: Message) -> None:
-        """Keep a report. Some are not needed, since a snapshot contains their information."""
+        """Keep a report that no server gets. Some are not needed, since a snapshot contains their information."""
         if isinstance(message, messages.PlayoutReport) and isinstance(message.event, PlayoutFinished):
             self._finished.setdefault(message.call_id, []).append(message)
 
     def reports(self, live_calls: Iterable[messages.CallSnapshot]) -> Iterator[Message]:
         """Return the reports for the next server; ``live_calls`` have not ended."""
-        for snapshot, ended in self._ends:
-            yield from self._call(snapshot)
+        finished, self._finished = self._finished, {}
+        for snapshot, ended in tuple(self._ends.values()):
+            yield from _told(snapshot, finished)
             yield ended
         for snapshot in live_calls:
-            yield from self._call(snapshot)
+            yield from _told(snapshot, finished)
         yield messages.SnapshotComplete()
 
-    def _call(self, snapshot: messages.CallSnapshot) -> Iterator[Message]:
-        finished = self._finished.get(snapshot.call_id, [])
-        over = {each.event.utterance_id: _played_ms(each) for each in finished}
-        yield msgspec.structs.replace(snapshot, utterances=tuple((over | dict(snapshot.utterances)).items()))
-        yield from finished
 
-
-def _played_ms(report: messages.PlayoutReport) -> float:
-    return report.event.played_ms if isinstance(report.event, PlayoutFinished) else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class ServerGone:
-    """The channel to the server has ended; every command on it came before this."""
+def _told(
+    snapshot: messages.CallSnapshot, finished: Mapping[str, list[messages.PlayoutReport]]
+) -> Iterator[messages.CallReport]:
+    """Return a call with its utterances that are over, which are reported after it."""
+    reports = finished.get(snapshot.call_id, [])
+    over = {
+        each.event.utterance_id: each.event.played_ms for each in reports if isinstance(each.event, PlayoutFinished)
+    }
+    yield msgspec.structs.replace(snapshot, utterances=tuple((over | dict(snapshot.utterances)).items()))
+    yield from reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +96,9 @@ class ServerLink:
 
     def __init__(self, channel: ChildChannel, media: Callable[[Message, bytes], bool]) -> None:
         self.channel = channel
-        self.commands: deque[Message | ServerGone | Successor] = deque()
-        self.detached: Detached | None = None
+        self.commands: deque[Message | Successor | None] = deque()
+        """What the servers have sent. ``None``: the channel to one has ended; every command on it came before this."""
+        self.is_detached = False
         self._media = media
         self._socket: AdoptionSocket | None = None
 
@@ -130,7 +120,7 @@ class ServerLink:
         channel = self.channel
         while True:
             child.read(channel, self._on_record)
-            self.commands.append(ServerGone())
+            self.commands.append(None)
             if self._socket is None:
                 return
             try:

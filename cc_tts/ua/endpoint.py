@@ -26,7 +26,8 @@ from cc_tts.ua.guard.dropped_messages import DroppedMessages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
-from cc_tts.ua.leg import Leg, LegServices
+from cc_tts.ua.leg import Leg
+from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import codecs, pj_config, pj_info
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail

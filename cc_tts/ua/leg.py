@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pjsua2 as pj
@@ -14,14 +13,13 @@ from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.hold_request import HoldRequest
-from cc_tts.ua.leg_media import LegMedia, MediaServices
+from cc_tts.ua.leg_media import LegMedia, LegServices
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import callback, pj_detail
 from cc_tts.ua.refer.leg import LegRefer
 from cc_tts.ua.refer.referral import LegReferral
 from cc_tts.ua.rtp.dtmf import LegDtmf
-from cc_tts.ua.rtp.keys import Key
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import reason as sip_reason
@@ -43,18 +41,6 @@ _HELD_BY: Final[dict[int, messages.HeldBy]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegServices(MediaServices):
-    """The objects that every leg of a user agent needs. ``before_offer`` gets the present codec of the call; ``place_again``
-    sends another INVITE for a leg whose first one was refused; ``on_key`` gets a key of a call.
-    """
-
-    on_over: Callable[["Leg"], None]
-    place_again: Callable[["Leg"], None]
-    before_offer: Callable[[str], None]
-    on_key: Callable[[str, Key], None]
-
-
 class Leg(pj.Call):  # type: ignore[misc]
     """A pjsua2 call and its reports."""
 
@@ -70,9 +56,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.call_id = call_id
         codecs = services.settings.codecs_of(account.trunk)
         self.media = LegMedia(services, self, call_id, buffer, codecs=codecs)
-        self.dtmf = LegDtmf(self, call_id, clock=services.clock, send=services.send, on_key=services.on_key)
-        self.refer = LegRefer(self, call_id, clock=services.clock, library=services.library, send=services.send)
-        self.referral = LegReferral(self, call_id, clock=services.clock, library=services.library, send=services.send)
+        self.dtmf = LegDtmf(services, self, call_id)
+        self.refer = LegRefer(services, self, call_id)
+        self.referral = LegReferral(services, self, call_id)
         self.dialog = ("", "")
         """The Call-ID and the far side's tag, which is empty until it is known."""
         self._tags = ("", "")

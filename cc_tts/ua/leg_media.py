@@ -17,24 +17,27 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
-from cc_tts.ua.bridge.passed_frame import Passed
 from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.limits import address_of
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.process.call_media import CallMedia, PauseReason
 from cc_tts.ua.quality.extended_reports import ExtendedReports
 from cc_tts.ua.quality.level_meter import LevelMeter, amplitude_of
 from cc_tts.ua.recording.tap import RecordingTap
-from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts, CapturePort
+from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts, CapturePort, PassedFrame
 from cc_tts.ua.rtp.figures import CallFigures
 from cc_tts.ua.rtp.intake import Intake
+from cc_tts.ua.rtp.keys import Key
 from cc_tts.ua.rtp.other_payloads import Decoded
-from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
+from cc_tts.ua.rtp.source import RtpSourceWatch
 from cc_tts.ua.sip import payload_types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MediaServices:
-    """The objects that the media of every leg needs."""
+class LegServices:
+    """The objects that every leg of a user agent needs. ``before_offer`` gets the present codec of the call; ``place_again``
+    sends another INVITE for a leg whose first one was refused; ``on_key`` gets a key of a call.
+    """
 
     settings: messages.UaSettings
     clock: Clock
@@ -46,13 +49,17 @@ class MediaServices:
     quality: Callable[[], QualityConfig]
     sink: Any
     """A port of the bridge without a listener: received audio is decoded only for its level."""
+    on_over: Callable[[Any], None]
+    place_again: Callable[[Any], None]
+    before_offer: Callable[[str], None]
+    on_key: Callable[[str, Key], None]
 
 
 class LegMedia(CallMedia):
     """The RTP of a leg, in both directions, and its reports."""
 
     def __init__(
-        self, services: MediaServices, call: Any, call_id: str, buffer: PlayoutBuffer, *, codecs: Sequence[str]
+        self, services: LegServices, call: Any, call_id: str, buffer: PlayoutBuffer, *, codecs: Sequence[str]
     ) -> None:
         super().__init__(call_id)
         self._services = services
@@ -82,7 +89,8 @@ class LegMedia(CallMedia):
         self.latest_stream = 0
         """The address of PJMEDIA's stream, or of the last one; 0 before the first."""
         self._port: AudioPort | None = None
-        self._passed: Passed | None = None
+        self._heard: PassedFrame | None = None  # of the other leg of a bridge
+        self._said: PassedFrame | None = None
         self._capture: CapturePort | None = None
         self._may_be_heard = False
         self._utterance_id, self._underruns = "", 0
@@ -200,7 +208,7 @@ class LegMedia(CallMedia):
         except pj.Error:
             return
         self.rtp_addresses = str(transport.localRtpName), self.rtp_addresses[1]
-        if port := port_of(transport.localRtpName):
+        if port := address_of(transport.localRtpName)[1]:
             self.rtp_ports.add(port)
 
     def return_port(self) -> None:
@@ -293,22 +301,21 @@ class LegMedia(CallMedia):
         if capture is not None:
             self._services.ports.take_back_capture(capture)
 
-    def bridge(self, passed: Passed | None) -> None:
+    def bridge(self, heard: PassedFrame | None, said: PassedFrame | None) -> None:
         """Exchange audio with another leg from the next frame on; ``None`` ends it."""
-        before, self._passed = self._receivers, passed
+        before, self._heard, self._said = self._receivers, heard, said
         self._pass_on()
         self._reconnect(before)
 
     def _pass_on(self) -> None:
         """Send silence to the other leg while this far side is on hold."""
         if self._port is not None:
-            heard, said = (self._passed.heard, self._passed.said) if self._passed else (None, None)
-            self._port.bridge(heard=heard if self.held_by == "none" else None, said=said)
+            self._port.bridge(heard=self._heard if self.held_by == "none" else None, said=self._said)
 
     @property
     def _receivers(self) -> tuple[Any, ...]:
         """Return the ports that get the caller's audio. Without any, nothing is decoded."""
-        is_heard = "in" in self._listened or self._passed is not None
+        is_heard = "in" in self._listened or self._said is not None
         is_heard = is_heard or (self._tap is not None and self._capture is None)
         ports = (self._port if is_heard else None, self._capture)
         found = tuple(port for port in ports if port is not None)

@@ -6,7 +6,8 @@ Runs on: the SIP thread.
     far side A ─RTP─▸ AudioPort A ─ PassedFrame ─▸ + prompt of B ▸ AudioPort B ─RTP─▸ far side B, and the same back
 
 A frame passes in Python between the ports, not on PJMEDIA's bridge, so that recordings and listeners of a leg get all that
-its far side hears, and in step.
+its far side hears, and in step. In a tick PJMEDIA first takes from every port the frame to send, and then gives it the
+received one. So a received frame is sent on in the next tick, 20 ms later, and none is left over.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,9 +18,9 @@ import pjsua2 as pj
 from cc_tts import logs
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
-from cc_tts.ua.bridge.passed_frame import Passed
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.pjsip.sip_thread import pj_detail
+from cc_tts.ua.rtp.audio_port import PassedFrame
 from cc_tts.ua.rtp.keys import Key
 
 DEFAULT_KEY_MS: Final = 160
@@ -55,12 +56,12 @@ class Bridges:
         if first is second or first.bridge_id or second.bridge_id:
             self._tell_parted(asked, "failed")
             return
-        passed = Passed()
+        there, back = PassedFrame(maxlen=1), PassedFrame(maxlen=1)
         self._asked |= dict.fromkeys((first.call_id, second.call_id), asked)
         try:
-            for leg, ways in ((first, passed), (second, passed.other_way)):
+            for leg, heard, said in ((first, back, there), (second, there, back)):
                 leg.bridge_id = asked.bridge_id
-                leg.media.bridge(ways)
+                leg.media.bridge(heard, said)
         except pj.Error as error:
             log.warning("bridge_failed", call_id=first.call_id, detail=pj_detail(error))
             self._part(first.call_id, "failed")
@@ -81,7 +82,7 @@ class Bridges:
             self._asked.pop(each, None)
             if (leg := self._legs.get(each)) is not None:
                 leg.bridge_id = ""
-                leg.media.bridge(None)
+                leg.media.bridge(None, None)
         self._tell_parted(asked, because)
         return asked
 

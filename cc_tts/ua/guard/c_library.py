@@ -211,34 +211,25 @@ class CLibrary:
         return ctypes.cast(self._library.pjsua_get_pjmedia_endpt, ctypes.c_void_p).value or 0
 
     def register_module(
-        self, name: bytes, priority: int, *, on_request: OnMessage | None = None, on_response: OnMessage | None = None
+        self,
+        name: bytes,
+        priority: int,
+        *,
+        on_request: OnMessage | None = None,
+        on_response: OnMessage | None = None,
+        on_sent: OnMessage | None = None,
     ) -> None:
-        """Register functions that PJSIP calls for each message that reaches ``priority``. They must not raise."""
-        on_rx = [_OnRx(asked) if asked else _OnRx() for asked in (on_request, on_response)]
-        module = _Module(
-            name=String(name, len(name)), id=-1, priority=priority, on_rx_request=on_rx[0], on_rx_response=on_rx[1]
-        )
-        self._modules.append((module, on_rx))  # kept alive as long as PJSIP may call them
-        if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
-            raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
-
-    def register_tap(
-        self, name: bytes, priority: int, on_received: Callable[[int], None], on_sent: Callable[[int], None]
-    ) -> None:
-        """Register functions that get a copy of each message that reaches ``priority``, as ``pjsip_rx_data *`` or
-        ``pjsip_tx_data *``.
+        """Register functions that PJSIP calls for each message that reaches ``priority``. They must not raise. ``on_sent``
+        gets a ``pjsip_tx_data *``, and returns ``False``.
         """
-        received, sent = _OnRx(_shown(on_received)), _OnRx(_shown(on_sent))
+        on_rx = [_OnRx(asked) if asked else _OnRx() for asked in (on_request, on_response, on_sent, on_sent)]
         module = _Module(
             name=String(name, len(name)),
             id=-1,
             priority=priority,
-            on_rx_request=received,
-            on_rx_response=received,
-            on_tx_request=sent,
-            on_tx_response=sent,
+            **dict(zip(("on_rx_request", "on_rx_response", "on_tx_request", "on_tx_response"), on_rx, strict=True)),
         )
-        self._modules.append((module, [received, sent]))
+        self._modules.append((module, on_rx))  # kept alive as long as PJSIP may call them
         if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
 
@@ -437,14 +428,14 @@ class CLibrary:
             self._pool_release(pool)
 
 
-def _shown(show: Callable[[int], None]) -> OnMessage:
-    """Return ``show`` as a function for PJSIP; the message continues even if ``show`` fails."""
+def guarded(step: OnMessage, *, otherwise: bool) -> OnMessage:
+    """Return ``step`` as a function for PJSIP, with the answer for messages on which it fails."""
 
     def on_message(data: int) -> bool:
         try:
-            show(data)
+            return step(data)
         except Exception:
-            log.exception("message_not_copied")
-        return False
+            log.exception("filter_failed")
+            return otherwise
 
     return on_message

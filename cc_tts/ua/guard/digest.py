@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.config.schema import AuthConfig
+from cc_tts.config.schema import AuthConfig, RegistrationConfig
 
 MAX_CREDENTIALS_CHARS: Final = 2048
 """The most parameters of an Authorization header; RFC 7616 §3.4 has twelve."""
@@ -91,16 +91,7 @@ def parse_credentials(value: str) -> Credentials | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
-    """The credentials that answer a challenge. ``realm`` ``*``: in any realm."""
-
-    username: str
-    password: str
-    realm: str
-
-
-def answer_to(challenge: str, login: Login, *, method: str, uri: str, cnonce: str) -> str | None:
+def answer_to(challenge: str, login: RegistrationConfig, *, method: str, uri: str, cnonce: str) -> str | None:
     """Return the header that answers a ``WWW-Authenticate`` or ``Proxy-Authenticate`` (RFC 7616 §3.4, without qop RFC 2069
     §2.1.2); ``None`` if it cannot be answered, or the password is for another realm.
     """

@@ -24,10 +24,15 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
+@functools.lru_cache(_CACHED_ADDRESSES)
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of ``192.0.2.1:5060`` or ``[2001:db8::1]:5060``, without brackets and zone; 0: no port."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]").partition("%")[0], int(port) if port.isdecimal() else 0
+
+
 def host_of(socket_address: str) -> str:
-    """Return the host of ``192.0.2.1:5060`` or ``[2001:db8::1]:5060``, without port, brackets and zone."""
-    host, _, _port = socket_address.rpartition(":")
-    return host.strip("[]").partition("%")[0]
+    return address_of(socket_address)[0]
 
 
 @functools.lru_cache(_CACHED_ADDRESSES)

@@ -28,7 +28,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard import sdp_check, srtp_sdp
-from cc_tts.ua.guard.c_library import CLibrary, OnMessage
+from cc_tts.ua.guard.c_library import CLibrary, guarded
 from cc_tts.ua.guard.policy import InboundPolicy, Refusal
 from cc_tts.ua.guard.sdp_repair import repaired
 from cc_tts.ua.messages import UaSettings
@@ -99,11 +99,11 @@ class MessageFilter:
         register(
             b"mod-cc-tts-transactions",
             _BEFORE_TRANSACTIONS,
-            on_request=_guarded(self._is_ack_without_tag),
-            on_response=_guarded(self._on_response),
+            on_request=guarded(self._is_ack_without_tag, otherwise=True),
+            on_response=guarded(self._on_response, otherwise=True),
         )
-        register(b"mod-cc-tts-dialogs", _BEFORE_DIALOGS, on_request=_guarded(self._on_request))
-        register(b"mod-cc-tts-pjsua", _BEFORE_PJSUA, on_request=_guarded(self._on_new_request))
+        register(b"mod-cc-tts-dialogs", _BEFORE_DIALOGS, on_request=guarded(self._on_request, otherwise=True))
+        register(b"mod-cc-tts-pjsua", _BEFORE_PJSUA, on_request=guarded(self._on_new_request, otherwise=True))
 
     def reload(self, settings: UaSettings) -> None:
         if settings.takes_refer != self._takes_refer:
@@ -343,19 +343,6 @@ class MessageFilter:
             self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.1.3): we subscribe to nothing else
         else:
             self._c.respond(rdata, 200 if self._dialogs.on_notify(dialog[0], dialog[2], notification) else 481)
-
-
-def _guarded(step: OnMessage) -> OnMessage:
-    """Return ``step`` as a function for PJSIP. A message for which it fails is dropped."""
-
-    def on_message(rdata: int) -> bool:
-        try:
-            return step(rdata)
-        except Exception:
-            log.exception("filter_failed")
-            return True
-
-    return on_message
 
 
 _NO_OFFER: Final = sdp_check.Fault(415, 399, "There is no SDP in the body")

@@ -4,7 +4,7 @@ The thread runs asyncio for some milliseconds at a time, so that the loop of the
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from cc_tts import logs, port_owner
@@ -12,10 +12,9 @@ from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
-from cc_tts.ua.lines.audiosocket import AudioSocketListener
+from cc_tts.ua.lines import audiosocket, websocket
 from cc_tts.ua.lines.line import Line, Link
 from cc_tts.ua.lines.switchboard import Switchboard
-from cc_tts.ua.lines.websocket import WebSocketListener
 from cc_tts.ua.process.agent import Agent
 
 POLL_MS: Final = 4
@@ -42,12 +41,8 @@ class LineAgent(Agent[Line]):
         self._next_tick_ns = 0
         self._num_ticks = 0
         self._loop = asyncio.new_event_loop()
-        board = Switchboard(settings, self._config, clock=clock, refusal=self._refusal, take=self._take)
-        self._listeners: list[WebSocketListener | AudioSocketListener] = []
-        if self._config.websocket_port:
-            self._listeners.append(WebSocketListener(board))
-        if self._config.audiosocket_port:
-            self._listeners.append(AudioSocketListener(board))
+        self._board = Switchboard(settings, self._config, clock=clock, refusal=self._refusal, take=self._take)
+        self._stop_listening: list[Callable[[], Awaitable[None]]] = []
 
     # --- life ----------------------------------------------------------------------------------------------------------
 
@@ -58,16 +53,17 @@ class LineAgent(Agent[Line]):
             RuntimeError: a port is taken.
         """
         asyncio.set_event_loop(self._loop)
-        ports = {WebSocketListener: self._config.websocket_port, AudioSocketListener: self._config.audiosocket_port}
-        for listener in self._listeners:
+        config = self._config
+        for module, port in ((websocket, config.websocket_port), (audiosocket, config.audiosocket_port)):
+            if not port:
+                continue
             try:
-                self._loop.run_until_complete(listener.start())
+                self._stop_listening.append(self._loop.run_until_complete(module.listen(self._board)))
             except OSError as error:
-                port = ports[type(listener)]
                 why = port_owner.reason("tcp", port, str(error.strerror or error))
-                raise RuntimeError(f"asterisk: {self._config.host}:{port}: {why}") from None
+                raise RuntimeError(f"asterisk: {config.host}:{port}: {why}") from None
         self._next_tick_ns = self._clock.now_ns() + _TICK_NS
-        number = str(self._config.max_calls)
+        number = str(config.max_calls)
         return {"max_calls": number, "build_max_calls": number}
 
     def poll(self) -> None:
@@ -103,9 +99,9 @@ class LineAgent(Agent[Line]):
         self._accepting = False
         for line in self._live_calls():
             line.hang_up(messages.Hangup(call_id=line.call_id, sip_code=503))
-        for listener in self._listeners:
+        for stop in self._stop_listening:
             try:
-                self._loop.run_until_complete(asyncio.wait_for(listener.stop(), STOP_TIMEOUT_S))
+                self._loop.run_until_complete(asyncio.wait_for(stop(), STOP_TIMEOUT_S))
             except TimeoutError:
                 log.warning("listener_does_not_stop")
         self._recordings.close()

@@ -7,9 +7,11 @@ the machine, low octet first, at 8 kHz from the dialplan's application. Runs on:
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
 import uuid
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from cc_tts import logs
@@ -17,7 +19,7 @@ from cc_tts.ua.lines.codec import LineCodec
 from cc_tts.ua.lines.invite import incoming_call
 from cc_tts.ua.lines.line import Line
 from cc_tts.ua.lines.playout import QueueSink
-from cc_tts.ua.lines.switchboard import SETUP_TIMEOUT_S, Switchboard
+from cc_tts.ua.lines.switchboard import SETUP_TIMEOUT_S, Malformed, Switchboard
 from cc_tts.ua.messages import EndedBy
 
 TRANSPORT: Final = "audiosocket"
@@ -31,13 +33,8 @@ UUID_BYTES: Final = 16
 MAX_BACKLOG_BYTES: Final = 16_000
 """One second of audio that Asterisk has not taken; more is dropped, so that audio is not late for ever."""
 _HEADER: Final = struct.Struct(">BH")
-_KEYS: Final = frozenset("0123456789*#ABCD")
 
 log = logs.get(__name__)
-
-
-class _Malformed(Exception):
-    """The peer does not speak AudioSocket."""
 
 
 class AudioSocketLink:
@@ -68,7 +65,7 @@ class AudioSocketLink:
                 pass
         except TimeoutError:
             log.warning("line_without_start", source=self._source, waited_s=SETUP_TIMEOUT_S)
-        except _Malformed as error:
+        except Malformed as error:
             log.warning("line_malformed", source=self._source, detail=str(error))
             ended_by = "not_acceptable"
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -84,7 +81,7 @@ class AudioSocketLink:
 
     def _start(self, kind: int, content: bytes) -> None:
         if kind != UUID or len(content) != UUID_BYTES:
-            raise _Malformed("the first message is no UUID")
+            raise Malformed("the first message is no UUID")
         name = uuid.UUID(bytes=content)
         invite = incoming_call(
             self._board.new_call_id(name.hex),
@@ -105,15 +102,14 @@ class AudioSocketLink:
             case _ if kind == AUDIO:
                 line.media.receive(self._codec.decode(content))
             case _ if kind == DTMF:
-                if (digit := content.decode("latin-1").upper()) in _KEYS:
-                    line.key(digit)
+                line.key(content.decode("latin-1"))
             case _ if kind == HANGUP:
                 return False
             case _ if kind == ERROR:
                 log.warning("asterisk_error", call_id=line.call_id, code=content[:1].hex())
                 return False
             case _:
-                raise _Malformed(f"a message of kind 0x{kind:02x}")
+                raise Malformed(f"a message of kind 0x{kind:02x}")
         return True
 
     # --- what the line sends -----------------------------------------------------------------------------------------------
@@ -140,31 +136,25 @@ class AudioSocketLink:
             self._writer.close()
 
 
-class AudioSocketListener:
-    """The address that Asterisk connects to."""
+async def listen(board: Switchboard) -> Callable[[], Awaitable[None]]:
+    """Listen for Asterisk; return the function that ends it. Raises ``OSError`` if the port is taken."""
+    config = board.config
+    server = await asyncio.start_server(functools.partial(_connected, board), config.host, config.audiosocket_port)
 
-    def __init__(self, board: Switchboard) -> None:
-        self._board = board
-        self._server: asyncio.Server | None = None
+    async def stop() -> None:
+        server.close()
 
-    async def start(self) -> None:
-        """Begin to listen; raises ``OSError`` if the port is taken."""
-        config = self._board.config
-        self._server = await asyncio.start_server(self._connected, config.host, config.audiosocket_port)
+    return stop
 
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        source = self._board.connected(writer.transport)
-        if not source or self._board.refusal(source) is not None:
-            self._board.disconnected(source)
-            writer.transport.abort()
-            return
-        raw = writer.get_extra_info("socket")
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            await AudioSocketLink(self._board, reader, writer, source).run()
-        finally:
-            self._board.disconnected(source)
+async def _connected(board: Switchboard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    source = board.connected(writer.transport)
+    if not source or board.refusal(source) is not None:
+        board.disconnected(source)
+        writer.transport.abort()
+        return
+    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        await AudioSocketLink(board, reader, writer, source).run()
+    finally:
+        board.disconnected(source)

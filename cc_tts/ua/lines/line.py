@@ -21,6 +21,7 @@ CANCELLED: Final = 487
 OK: Final = 200
 DECLINED: Final = 603
 """The SIP statuses for events on a line, which has none of its own (RFC 3261 §21)."""
+_KEYS: Final = frozenset("0123456789*#ABCD")
 
 log = logs.get(__name__)
 
@@ -169,9 +170,12 @@ class Line:
     # --- what the line reports -------------------------------------------------------------------------------------------
 
     def key(self, digit: str) -> None:
-        """The caller has pressed a key; Asterisk does not give its duration."""
-        at_ns = self._clock.now_ns()
-        self._send(messages.DtmfReceived(call_id=self.call_id, digit=digit, duration_ms=0, method="line", at_ns=at_ns))
+        """The caller has pressed a key; Asterisk does not give its duration. Anything else is left alone."""
+        if (key := digit.upper()) in _KEYS:
+            at_ns = self._clock.now_ns()
+            self._send(
+                messages.DtmfReceived(call_id=self.call_id, digit=key, duration_ms=0, method="line", at_ns=at_ns)
+            )
 
     def lost(self, ended_by: messages.EndedBy = "remote") -> None:
         """The far side has hung up or is gone; does nothing if the call is over."""

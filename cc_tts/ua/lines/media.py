@@ -12,7 +12,7 @@ from cc_tts.clock import NS_PER_MS
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutUnderrun
 from cc_tts.media.quality import Quality
-from cc_tts.ua.lines.playout import CreditPlayout, PacedPlayout, Playout, QueueSink, Shape
+from cc_tts.ua.lines.playout import CreditPlayout, PacedPlayout, QueueSink, Shape
 from cc_tts.ua.process.call_media import CallMedia, PauseReason
 from cc_tts.ua.quality.level_meter import LevelMeter, mean_amplitude
 from cc_tts.ua.recording.tap import RecordingTap
@@ -55,7 +55,7 @@ class LineMedia(CallMedia):
             self.credit = CreditPlayout(
                 self.buffer, queue, audio_format=audio_format, window_ms=window_ms, fresh=fresh, emit=self._note
             )
-        self._playout: Playout = self.credit or PacedPlayout(self.buffer, send)
+        self._playout: PacedPlayout | CreditPlayout = self.credit or PacedPlayout(self.buffer, send)
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING_FRAMES)
         self._arrived: list[bytes] = []
         self._part = b""

@@ -52,30 +52,8 @@ class QueueSink(Protocol):
         """Empty the queue, including its marks."""
 
 
-class Playout(Protocol):
-    """The way of the prompts to a line of either kind."""
-
-    def tick(self, now_ns: int) -> bytes:
-        """Send what is due, and return the frame that is heard now."""
-
-    def wait(self, now_ns: int) -> None:
-        """Carry out cuts in place of :meth:`tick`, while nobody listens."""
-
-    def cut(self, utterance_id: str | None) -> None:
-        """Cut an utterance, or all. Runs on: the reader thread."""
-
-    def set_paused(self, *, paused: bool, restart: tuple[str, float] | None) -> None:
-        """Stop or go on. Runs on: either thread."""
-
-    def set_shape(self, shape: Shape | None) -> None:
-        """Change each frame from now on, and read no further ahead than necessary."""
-
-    def positions(self) -> list[tuple[str, float]]:
-        """The unfinished utterances, and how much of each was heard, ms."""
-
-
 class PacedPlayout:
-    """Sends a frame at each call."""
+    """Sends a frame at each call. :class:`CreditPlayout` has the same methods."""
 
     def __init__(self, buffer: PlayoutBuffer, send: Callable[[bytes], None]) -> None:
         self._buffer = buffer
@@ -83,6 +61,7 @@ class PacedPlayout:
         self._shape: Shape | None = None
 
     def tick(self, now_ns: int) -> bytes:
+        """Send what is due, and return the frame that is heard now."""
         frame = self._buffer.read_frame(now_ns)
         if self._shape is not None:
             frame = self._shape(now_ns, frame)
@@ -90,21 +69,26 @@ class PacedPlayout:
         return frame
 
     def wait(self, now_ns: int) -> None:
+        """Carry out cuts in place of :meth:`tick`, while nobody listens."""
         self._buffer.read_frame(now_ns)
 
     def cut(self, utterance_id: str | None) -> None:
+        """Cut an utterance, or all. Runs on: the reader thread."""
         self._buffer.cut(utterance_id)
 
     def set_paused(self, *, paused: bool, restart: tuple[str, float] | None) -> None:
+        """Stop or go on. Runs on: either thread."""
         if paused:
             self._buffer.pause()
         else:
             self._buffer.resume(restart=restart)
 
     def set_shape(self, shape: Shape | None) -> None:
+        """Change each frame from now on."""
         self._shape = shape
 
     def positions(self) -> list[tuple[str, float]]:
+        """The unfinished utterances, and how much of each was heard, ms."""
         return self._buffer.positions()
 
 

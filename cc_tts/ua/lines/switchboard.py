@@ -20,6 +20,10 @@ SPARE_CONNECTIONS: Final = 16
 log = logs.get(__name__)
 
 
+class Malformed(Exception):
+    """The peer does not speak the protocol of this address."""
+
+
 class Switchboard:
     """Accepts connections and makes lines of them. ``refusal`` is called for each call of an address and returns
     Retry-After, or ``None`` to accept; ``take`` is the agent's.

@@ -13,21 +13,23 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import functools
 import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from cc_tts import logs
+from cc_tts.config.sections.asterisk import AsteriskConfig
 from cc_tts.errors import UNREADABLE
 from cc_tts.ua.lines.codec import FORMATS, LineCodec
 from cc_tts.ua.lines.invite import incoming_call, variables_of
 from cc_tts.ua.lines.line import Line
 from cc_tts.ua.lines.playout import QueueSink
-from cc_tts.ua.lines.switchboard import SETUP_TIMEOUT_S, Switchboard
+from cc_tts.ua.lines.switchboard import SETUP_TIMEOUT_S, Malformed, Switchboard
 from cc_tts.ua.messages import EndedBy
 
 TRANSPORT: Final = "asterisk_ws"
@@ -41,7 +43,6 @@ LAST_MESSAGES_TIMEOUT_S: Final = 1.0
 """The time that the last messages may take; unmeasured."""
 _CREDENTIALS: Final = frozenset({"user", "token"})
 """Parameters of the address that are meant for us, and must not be shown."""
-_KEYS: Final = frozenset("0123456789*#ABCD")
 _SILENT: Final = logging.getLogger("cc_tts.ua.lines.protocol")
 """The logger for aiohttp's errors about unreadable requests. They quote header lines, which may hold a password, so nothing
 is written.
@@ -64,10 +65,6 @@ class _Event(msgspec.Struct):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Event)
-
-
-class _Malformed(Exception):
-    """Asterisk, or another peer, has sent an invalid message."""
 
 
 class WebSocketLink:
@@ -102,7 +99,7 @@ class WebSocketLink:
                         deadline.reschedule(None)
         except TimeoutError:
             log.warning("line_without_start", source=self._source, waited_s=SETUP_TIMEOUT_S)
-        except _Malformed as error:
+        except Malformed as error:
             log.warning("line_malformed", source=self._source, detail=str(error))
             ended_by = "not_acceptable"
             self._lose(ended_by)
@@ -146,7 +143,7 @@ class WebSocketLink:
         try:
             event = _DECODER.decode(text)
         except UNREADABLE as error:
-            raise _Malformed(f"a message is not one of chan_websocket with f(json): {error}") from None
+            raise Malformed(f"a message is not one of chan_websocket with f(json): {error}") from None
         if event.event == "MEDIA_START":
             self._start(event)
             return
@@ -154,8 +151,8 @@ class WebSocketLink:
         if line is None:
             return
         match event.event:
-            case "DTMF_END" if event.digit.upper() in _KEYS and len(event.digit) == 1:
-                line.key(event.digit.upper())
+            case "DTMF_END":
+                line.key(event.digit)
             case "MEDIA_MARK_PROCESSED" if event.correlation_id.isdecimal():
                 line.media.confirm(int(event.correlation_id[:18]), self._board.clock.now_ns())
             case "MEDIA_XOFF" | "MEDIA_XON" if line.media.credit is not None:
@@ -165,11 +162,11 @@ class WebSocketLink:
 
     def _start(self, event: _Event) -> None:
         if self._line is not None:
-            raise _Malformed("MEDIA_START comes twice")
+            raise Malformed("MEDIA_START comes twice")
         if event.format not in FORMATS:
-            raise _Malformed(f"format {event.format[:16]!r} is not one of {', '.join(FORMATS)}")
+            raise Malformed(f"format {event.format[:16]!r} is not one of {', '.join(FORMATS)}")
         if not event.channel_id:
-            raise _Malformed("MEDIA_START has no channel_id")
+            raise Malformed("MEDIA_START has no channel_id")
         codec = LineCodec(event.format, self._board.settings.rtp.clock_rate_hz)
         self._codec, self.encoding = codec, codec.encoding
         variables = variables_of(self._query) | variables_of(event.channel_variables)
@@ -214,66 +211,56 @@ class WebSocketLink:
             self._outbox.put_nowait(msgspec.json.encode({"command": command, **more}).decode())
 
 
-class WebSocketListener:
-    """The address that Asterisk connects to."""
+async def listen(board: Switchboard) -> Callable[[], Awaitable[None]]:
+    """Listen for Asterisk; return the function that ends it. Raises ``OSError`` if the port is taken."""
+    config = board.config
+    served = web.Server(functools.partial(_handle, board), access_log=None, logger=_SILENT)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(board, served), config.host, config.websocket_port)
 
-    def __init__(self, board: Switchboard) -> None:
-        self._board = board
-        self._config = board.config
-        self._web: web.Server | None = None
-        self._server: asyncio.Server | None = None
+    async def stop() -> None:
+        server.close()
+        await served.shutdown(LAST_MESSAGES_TIMEOUT_S)
 
-    async def start(self) -> None:
-        """Begin to listen; raises ``OSError`` if the port is taken."""
-        self._web = served = web.Server(self._handle, access_log=None, logger=_SILENT)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self._board, served), self._config.host, self._config.websocket_port
-        )
+    return stop
 
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        if self._web is not None:
-            await self._web.shutdown(LAST_MESSAGES_TIMEOUT_S)
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        connection = request.protocol
-        assert isinstance(connection, _Connection)
-        connection.request_came()
-        if (refusal := self._refusal(request)) is not None:
-            return refusal
-        offered = [
-            each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if each.strip()
-        ]
-        socket = web.WebSocketResponse(protocols=offered[:1], max_msg_size=MAX_MESSAGE_BYTES, compress=False)
-        await socket.prepare(request)
-        await WebSocketLink(self._board, socket, connection.source, dict(request.query)).run()
-        return socket
+async def _handle(board: Switchboard, request: web.BaseRequest) -> web.StreamResponse:
+    connection = request.protocol
+    assert isinstance(connection, _Connection)
+    connection.request_came()
+    if (refusal := _refusal(board, request)) is not None:
+        return refusal
+    offered = [each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if each.strip()]
+    socket = web.WebSocketResponse(protocols=offered[:1], max_msg_size=MAX_MESSAGE_BYTES, compress=False)
+    await socket.prepare(request)
+    await WebSocketLink(board, socket, connection.source, dict(request.query)).run()
+    return socket
 
-    def _refusal(self, request: web.BaseRequest) -> web.Response | None:
-        if not self._is_known(request):
-            log.warning("line_refused", source=request.remote, reason="credentials")
-            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="cc-tts"'})
-        if request.headers.get("Upgrade", "").lower() != "websocket":
-            return web.Response(status=426, headers={"Upgrade": "websocket", "Connection": "Upgrade"})
-        if (retry_after_s := self._board.refusal(request.remote or "")) is not None:
-            return web.Response(status=503, headers={"Retry-After": str(retry_after_s)})
-        return None
 
-    def _is_known(self, request: web.BaseRequest) -> bool:
-        """Whether the request has the password: as a user's, as a bearer token, or as ``token`` in the query."""
-        wanted = self._config.password
-        if not wanted:
-            return True
-        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-        user, password = self._config.username, request.query.get("token", "")
-        if scheme.lower() == "bearer":
-            password = credentials.strip()
-        elif scheme.lower() == "basic":
-            user, password = _basic(credentials)
-        is_user = not self._config.username or hmac.compare_digest(user.encode(), self._config.username.encode())
-        return hmac.compare_digest(password.encode(), wanted.encode()) and is_user
+def _refusal(board: Switchboard, request: web.BaseRequest) -> web.Response | None:
+    if not _is_known(board.config, request):
+        log.warning("line_refused", source=request.remote, reason="credentials")
+        return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="cc-tts"'})
+    if request.headers.get("Upgrade", "").lower() != "websocket":
+        return web.Response(status=426, headers={"Upgrade": "websocket", "Connection": "Upgrade"})
+    if (retry_after_s := board.refusal(request.remote or "")) is not None:
+        return web.Response(status=503, headers={"Retry-After": str(retry_after_s)})
+    return None
+
+
+def _is_known(config: AsteriskConfig, request: web.BaseRequest) -> bool:
+    """Whether the request has the password: as a user's, as a bearer token, or as ``token`` in the query."""
+    if not config.password:
+        return True
+    scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+    user, password = config.username, request.query.get("token", "")
+    if scheme.lower() == "bearer":
+        password = credentials.strip()
+    elif scheme.lower() == "basic":
+        user, password = _basic(credentials)
+    is_user = not config.username or hmac.compare_digest(user.encode(), config.username.encode())
+    return hmac.compare_digest(password.encode(), config.password.encode()) and is_user
 
 
 def _is_ours(name: str) -> bool:

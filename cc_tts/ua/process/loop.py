@@ -21,7 +21,7 @@ from cc_tts.processes.adoption import AdoptionRefused
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, Shutdown, StartFailed
 from cc_tts.processes.watchdog import Watchdog
 from cc_tts.ua import ended_calls
-from cc_tts.ua.detached import Detached, ServerGone, ServerLink, Successor, UnnotedEnds
+from cc_tts.ua.detached import KeptReports, ServerLink, Successor
 from cc_tts.ua.messages import TO_UA, CallEnded, EndNoted, UaSettings
 from cc_tts.ua.process.agent import Agent
 
@@ -70,8 +70,8 @@ def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], Non
     loop.greet(described)
     is_alone = loop.run(stopping)
     agent.stop()
-    if link.detached is not None and link.outlives_server:
-        ended_calls.leave(Path(settings.adoption_socket), link.detached.reports(()), clock)
+    if link.is_detached and link.outlives_server:
+        ended_calls.leave(Path(settings.adoption_socket), loop.kept.reports(()), clock)
     with contextlib.suppress(ProcessFailed):
         link.channel.flush()
     link.close()
@@ -94,14 +94,14 @@ class ProcessLoop:
         self._has_server = True
         self._deadline_ns = 0
         self._build: dict[str, str] = {}
-        self._ends = UnnotedEnds(agent.snapshot)
+        self.kept = KeptReports(agent.snapshot)
 
     def report(self, message: Message) -> None:
         """Send a report, or keep it if that is useful. A server that does not read is given up by the loop."""
         if isinstance(message, CallEnded) and self._link.outlives_server:
-            self._ends.keep(message)
-        if self._link.detached is not None:
-            self._link.detached.keep(message)
+            self.kept.keep_end(message)
+        if self._link.is_detached:
+            self.kept.keep(message)
             return
         try:
             self._link.channel.put(message)
@@ -122,7 +122,7 @@ class ProcessLoop:
                 self._obey(self._link.commands.popleft())
             if not self._has_server:
                 self._is_over = self._is_over or self._clock.now_ns() > self._deadline_ns
-            elif self._link.detached is None:
+            elif not self._link.is_detached:
                 self._silence.count(owed=self._is_pinged)
                 self._agent.set_server_silent(silent=self._silence.seconds > SERVER_TIMEOUT_S)
                 self._flush()
@@ -136,9 +136,9 @@ class ProcessLoop:
                 self._agent.forward_audio(channel.put)
                 channel.flush()
         except ProcessFailed:
-            self._link.detached = Detached(self._ends)  # ServerGone follows
+            self._link.is_detached = True  # the reader thread will notice
 
-    def _obey(self, message: Message | ServerGone | Successor) -> None:
+    def _obey(self, message: Message | Successor | None) -> None:
         match message:
             case Shutdown():
                 self._is_over = True
@@ -147,8 +147,8 @@ class ProcessLoop:
                 self._silence.heard()
                 self.report(Pong(serial=serial))
             case EndNoted(call_id=call_id):
-                self._ends.forget(call_id)
-            case ServerGone():
+                self.kept.forget_end(call_id)
+            case None:
                 self._detach()
             case Successor():
                 self._attach(message)
@@ -158,8 +158,7 @@ class ProcessLoop:
     def _detach(self) -> None:
         num_calls = self._agent.num_calls
         self._has_server = False
-        if self._link.detached is None:
-            self._link.detached = Detached(self._ends)
+        self._link.is_detached = True
         self._is_over = not (num_calls and self._link.outlives_server)
         if self._is_over:
             log.error("server_gone", calls=num_calls, consequence="ending them")
@@ -171,14 +170,14 @@ class ProcessLoop:
 
     def _attach(self, successor: Successor) -> None:
         """Be adopted, or refuse with the reason and end."""
-        request, detached = successor.request, self._link.detached
+        request = successor.request
         refusal = ""
         if request.protocol != PROTOCOL_VERSION:
             refusal = f"it speaks protocol {request.protocol}, this process {PROTOCOL_VERSION}"
         elif request.settings != self._settings.fingerprint:
             sections = "[sip], [rtp], [registration], [playout] or [asterisk]"
             refusal = f"its {sections} are others than this process was started with"
-        if refusal or detached is None:
+        if refusal:
             log.error("adoption_refused", detail=refusal, calls=self._agent.num_calls, consequence="ending them")
             with contextlib.suppress(ProcessFailed):
                 successor.channel.send(AdoptionRefused(detail=refusal))
@@ -187,10 +186,10 @@ class ProcessLoop:
         live_calls = self._agent.attach_server()
         log.info("adopted", calls=len(live_calls), by=request.version)
         self._link.channel.close()
-        self._link.channel, self._link.detached, self._has_server = successor.channel, None, True
+        self._link.channel, self._link.is_detached, self._has_server = successor.channel, False, True
         self._is_pinged = False
         self.greet(self._build)
-        for each in detached.reports(live_calls):
+        for each in self.kept.reports(live_calls):
             self.report(each)
         successor.decided.set()
 

@@ -22,12 +22,13 @@ from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.guard import digest
+from cc_tts.ua.guard.limits import address_of
+from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.quality import vq_report
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.ua.sip.account import Account
-from cc_tts.ua.trace.tracer import address_of
 
 MAX_WAITING: Final = 1000
 """The most calls whose reports wait; further ones are dropped and counted (unmeasured)."""
@@ -178,10 +179,7 @@ class Publisher:
         options = request.txOption
         options.targetUri, options.contentType, options.msgBody = report.target, vq_report.CONTENT_TYPE, report.body
         headers = {"Event": vq_report.EVENT} | dict([report.credentials] if report.credentials else [])
-        for name, value in headers.items():
-            header = pj.SipHeader()
-            header.hName, header.hValue = name, value
-            options.headers.append(header)
+        pj_info.add_headers(request, headers)
         account = self._account()
         account.on_answer = self._on_answer
         self._under_way[int(report.token.this)] = report
@@ -210,9 +208,8 @@ class Publisher:
         asked, answered = _CHALLENGES[sip_code]
         known = self._settings.registration
         for challenge in sip_message.header_values(response, asked.lower()) if known.username else ():
-            login = digest.Login(username=known.username, password=known.password, realm=known.realm)
             once = secrets.token_hex(8)
-            answer = digest.answer_to(challenge, login, method="PUBLISH", uri=report.target, cnonce=once)
+            answer = digest.answer_to(challenge, known, method="PUBLISH", uri=report.target, cnonce=once)
             if answer is not None:
                 report.credentials = answered, answer
                 return True

@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.tones import tone
-from cc_tts.ua.rtp.mixing import mixed
 
 MAX_FRAMES: Final = 300
 """The most frames that wait: two seconds until their turn, and four in which the SIP thread is late (unmeasured). Further
@@ -163,6 +165,13 @@ class RecordingTap:
         if isinstance(tick, bytes):
             return received, tick
         return (mixed(received, tick[1]), tick[0]) if isinstance(tick, tuple) else (self._silence, self._silence)
+
+
+def mixed(frame: bytes, other: bytes) -> bytes:
+    """Return the sum of two equally long frames of 16-bit samples, clipped."""
+    total = np.frombuffer(frame, "<i2").astype(np.int32) + np.frombuffer(other, "<i2")
+    samples: npt.NDArray[np.int16] = np.clip(total, -32768, 32767).astype("<i2")
+    return samples.tobytes()
 
 
 def _piece(both: Sequence[tuple[bytes, bytes]], num_lost: int) -> Taken:

@@ -5,15 +5,13 @@ which may be another one's when a late NOTIFY comes. The filter answers NOTIFY a
 """
 
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import pjsua2 as pj
 
-from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.processes.channel import Message
+from cc_tts.clock import NS_PER_MS
 from cc_tts.ua import messages
-from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.refer import message as refer
 from cc_tts.ua.sip import message as sip_message
@@ -25,14 +23,12 @@ ANSWER_TIMEOUT_NS: Final = 30_000 * NS_PER_MS
 class LegRefer:
     """The REFER of one leg, if there was one; the last one counts."""
 
-    def __init__(
-        self, call: Any, call_id: str, *, clock: Clock, library: CLibrary, send: Callable[[Message], None]
-    ) -> None:
+    def __init__(self, services: LegServices, call: Any, call_id: str) -> None:
         self._call: Any = weakref.proxy(call)  # see LegMedia
         self._call_id = call_id
-        self._clock = clock
-        self._library = library
-        self._send = send
+        self._clock = services.clock
+        self._library = services.library
+        self._send = services.send
         self._cseq: int | None = None  # of the REFER whose notifications are followed
         self._pending: set[int] = set()  # transactions that have no final response yet
         self._sent_ns = 0

@@ -6,17 +6,15 @@ PJSIP sees no REFER: the filter in front of it answers, with what is said here.
 
 import secrets
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import pjsua2 as pj
 
 from cc_tts import logs
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS
 from cc_tts.config.sip_uri import AllowedTargets
-from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
-from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.refer import message as refer
@@ -48,14 +46,12 @@ class LegReferral:
     otherwise make us call anybody.
     """
 
-    def __init__(
-        self, call: Any, call_id: str, *, clock: Clock, library: CLibrary, send: Callable[[Message], None]
-    ) -> None:
+    def __init__(self, services: LegServices, call: Any, call_id: str) -> None:
         self._call: Any = weakref.proxy(call)  # see LegMedia
         self._call_id = call_id
-        self._clock = clock
-        self._library = library
-        self._send = send
+        self._clock = services.clock
+        self._library = services.library
+        self._send = services.send
         self._targets: AllowedTargets | None = None
         self._has_server = True
         self._cseq = -1

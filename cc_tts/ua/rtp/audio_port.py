@@ -14,16 +14,17 @@ import pjsua2 as pj
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
-from cc_tts.ua.bridge.passed_frame import PassedFrame
-from cc_tts.ua.recording.tap import CAPTURE_FRAMES, RecordingTap
+from cc_tts.ua.recording.tap import CAPTURE_FRAMES, RecordingTap, mixed
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.lateness import TickLateness
-from cc_tts.ua.rtp.mixing import mixed
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
 """A frame counts as late if it is requested later than this after the previous one; unmeasured."""
 MIN_FREE_PORTS: Final = 8
 """The number of ports that are idle before one is lent again, as long as more can be made; unmeasured."""
+
+PassedFrame = deque[bytes]
+"""The last frame that one leg received, at most one, until the other leg of its bridge sends it."""
 
 _clock_thread = threading.local()
 
@@ -149,7 +150,8 @@ class AudioPort(ReceivingPort):
                 self.late_frames += 1
         self._last_ns = now_ns
         data = buffer.read_frame(now_ns)
-        if (heard := self._heard) is not None and (passed := heard.take()):
+        if heard := self._heard:
+            passed = heard.popleft()
             data = passed if data == self._silent_bytes else mixed(data, passed)
         if (tap := self._tap) is not None:
             data = tap.sent(now_ns, data)
@@ -174,7 +176,7 @@ class AudioPort(ReceivingPort):
             _know_this_thread()
         data = self._copied(frame.buf)
         if said is not None:
-            said.put(data)
+            said.append(data)
         if tap is not None:
             tap.received(data)
         if received is not None:

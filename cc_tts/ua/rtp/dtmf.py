@@ -3,14 +3,12 @@ SIP thread.
 """
 
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import pjsua2 as pj
 
-from cc_tts.clock import Clock
-from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
+from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.rtp.keys import Key, Keypad
@@ -23,20 +21,12 @@ _DIGITS: Final = frozenset("0123456789*#ABCDR")
 class LegDtmf:
     """The keys that the far side of one leg presses, and the keys that are sent to it."""
 
-    def __init__(
-        self,
-        call: Any,
-        call_id: str,
-        *,
-        clock: Clock,
-        send: Callable[[Message], None],
-        on_key: Callable[[str, Key], None],
-    ) -> None:
+    def __init__(self, services: LegServices, call: Any, call_id: str) -> None:
         self._call: Any = weakref.proxy(call)  # see LegMedia
         self._call_id = call_id
-        self._clock = clock
-        self._send = send
-        self._on_key = on_key
+        self._clock = services.clock
+        self._send = services.send
+        self._on_key = services.on_key
         self.withheld = False
         """Whether only the server gets the keys."""
         self._keypad = Keypad()

@@ -7,6 +7,7 @@ Others follow whoever sends ten packets (RFC 4961 without the latch of RFC 7362)
 from typing import Any, Final
 
 from cc_tts import logs
+from cc_tts.ua.guard.limits import address_of
 
 REPORT_DISCARDED: Final = 50
 """The packets, one second of RTP, that are discarded before it is reported: they come from elsewhere, or have an unusable
@@ -14,12 +15,6 @@ payload type; unmeasured.
 """
 
 log = logs.get(__name__)
-
-
-def port_of(name: str) -> int | None:
-    """Return port of ``host:port``, the host a name or an address, IPv6 in brackets; ``None`` if there is none."""
-    _, _, port = name.rpartition(":")
-    return int(port) or None if port.isdecimal() else None
 
 
 class RtpSourceWatch:
@@ -45,7 +40,7 @@ class RtpSourceWatch:
         if self._reported or not self._follows_rtp:
             return
         source = call.getMedTransportInfo(stream_index).srcRtpName
-        if not port_of(source):
+        if not address_of(source)[1]:
             return  # nothing has come yet
         if self._source not in ("", source):
             self._reported = True

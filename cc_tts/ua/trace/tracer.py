@@ -18,7 +18,8 @@ from cc_tts.egress.own_address import own_address_towards
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
-from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.c_library import CLibrary, guarded
+from cc_tts.ua.guard.limits import address_of
 from cc_tts.ua.rtp.intake import Intake
 from cc_tts.ua.sip import forwarding
 from cc_tts.ua.trace import hep, rtcp
@@ -92,23 +93,26 @@ class Tracer:
             self._sender = HepSender(target)
         if not self._is_installed and (self._ring is not None or self._sender is not None):
             self._is_installed = True
-            self._library.register_tap(b"mod-cc-tts-trace", _PRIORITY, self._on_received, self._on_sent)
+            received, sent = (guarded(each, otherwise=False) for each in (self._on_received, self._on_sent))
+            register = self._library.register_module
+            register(b"mod-cc-tts-trace", _PRIORITY, on_request=received, on_response=received, on_sent=sent)
         if self._intake is not None:
             self.listen(self._intake)
 
     # --- what PJSIP calls --------------------------------------------------------------------------------------------
 
-    def _on_received(self, rdata: int) -> None:
-        if self._ring is not None or self._sender is not None:
-            address, text = self._library.received(rdata)
-            self._copy(address, text.encode("utf-8", "surrogateescape"), is_sent=False)
+    def _on_received(self, rdata: int) -> bool:
+        return self._copy(self._library.received, rdata, is_sent=False)
 
-    def _on_sent(self, tdata: int) -> None:
-        if self._ring is not None or self._sender is not None:
-            address, text = self._library.sent(tdata)
-            self._copy(address, text.encode("utf-8", "surrogateescape"), is_sent=True)
+    def _on_sent(self, tdata: int) -> bool:
+        return self._copy(self._library.sent, tdata, is_sent=True)
 
-    def _copy(self, address: str, text: bytes, *, is_sent: bool) -> None:
+    def _copy(self, read: Callable[[int], tuple[str, str]], data: int, *, is_sent: bool) -> bool:
+        """Copy a message if somebody wants it; returns that PJSIP goes on with it."""
+        if self._ring is None and self._sender is None:
+            return False
+        address, whole = read(data)
+        text = whole.encode("utf-8", "surrogateescape")
         sip_call_id = forwarding.call_id_of(text).decode("utf-8", "replace")
         via = _VIA.search(text)
         transport = via[1].decode().lower() if via else "udp"
@@ -125,11 +129,9 @@ class Tracer:
         if self._ring is not None and sip_call_id and not (method and method[1].upper() in _NOT_OF_CALLS):
             self._ring.add(sip_call_id, message)
         if self._sender is not None:
-            self._send_copy(message, sip_call_id)
-
-    def _send_copy(self, message: messages.TracedMessage, sip_call_id: str) -> None:
-        source, target = (message.local, message.remote) if message.is_sent else (message.remote, message.local)
-        self._send(masked(message.text), hep.SIP, message.transport, source, target, sip_call_id, at_ns=message.at_ns)
+            source, target = (message.local, message.remote) if is_sent else (message.remote, message.local)
+            self._send(masked(text), hep.SIP, transport, source, target, sip_call_id, at_ns=message.at_ns)
+        return False
 
     def _send(
         self,
@@ -257,13 +259,6 @@ def _media_of(leg: Any) -> tuple[str, hep.Address, hep.Address] | None:
     """Return the Call-ID of a leg, and the local and remote address of its RTCP; ``None`` while unknown."""
     addresses = leg.media.rtcp_addresses if leg.media.latest_stream else None
     return None if addresses is None else (leg.dialog[0], address_of(addresses[0]), address_of(addresses[1]))
-
-
-@functools.lru_cache(1024)
-def address_of(text: str) -> hep.Address:
-    """Return host and port of ``192.0.2.1:5060``."""
-    host, _, port = text.rpartition(":")
-    return host.strip("[]").partition("%")[0], int(port) if port.isdigit() else 0
 
 
 @functools.lru_cache(256)

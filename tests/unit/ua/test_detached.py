@@ -13,7 +13,7 @@ from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import detached, messages
 from cc_tts.ua.client import settings_of
-from cc_tts.ua.detached import Detached, UnnotedEnds
+from cc_tts.ua.detached import KeptReports
 
 pytestmark = pytest.mark.unit
 
@@ -44,52 +44,49 @@ def ended_call(call_id: str) -> messages.CallEnded:
 
 
 def test_a_call_is_told_with_what_was_over_of_its_prompts() -> None:
-    detached = Detached(UnnotedEnds(snapshot))
-    detached.keep(finished("a", "1"))
-    detached.keep(messages.PlayoutReport(call_id="a", event=PlayoutProgress("2", at_ns=1, played_ms=5.0)))
-    detached.keep(messages.DtmfReceived(call_id="a", digit="5", duration_ms=1, method="sip_info", at_ns=1))
-    assert list(detached.reports([snapshot("a", ("2", 20.0)), snapshot("b")])) == [
+    kept = KeptReports(snapshot)
+    kept.keep(finished("a", "1"))
+    kept.keep(messages.PlayoutReport(call_id="a", event=PlayoutProgress("2", at_ns=1, played_ms=5.0)))
+    kept.keep(messages.DtmfReceived(call_id="a", digit="5", duration_ms=1, method="sip_info", at_ns=1))
+    assert list(kept.reports([snapshot("a", ("2", 20.0)), snapshot("b")])) == [
         snapshot("a", ("1", 400.0), ("2", 20.0)),
         finished("a", "1"),
         snapshot("b"),
         messages.SnapshotComplete(),
     ]
+    assert list(kept.reports([snapshot("a")])) == [snapshot("a"), messages.SnapshotComplete()], (
+        "the server knows it now"
+    )
 
 
 def test_a_call_that_has_ended_is_told_before_those_that_live() -> None:
-    ends = UnnotedEnds(lambda call_id: snapshot(call_id, ("1", 20.0)))
-    detached = Detached(ends)
+    kept = KeptReports(lambda call_id: snapshot(call_id, ("1", 20.0)))
     ended = ended_call("a")
-    detached.keep(finished("a", "1", 20.0))
-    ends.keep(ended)
-    told: list[Message] = list(detached.reports([snapshot("b")]))
+    kept.keep(finished("a", "1", 20.0))
+    kept.keep_end(ended)
+    told: list[Message] = list(kept.reports([snapshot("b")]))
     assert told[:3] == [snapshot("a", ("1", 20.0)), finished("a", "1", 20.0), ended]
     assert told[3:] == [snapshot("b"), messages.SnapshotComplete()]
 
 
 def test_an_end_is_told_until_a_server_has_noted_it() -> None:
     """Another server is told of those that the one before may not have read or written down."""
-    ends = UnnotedEnds(snapshot)
-    detached = Detached(ends)
-    for call_id in ("a", "b"):
-        ends.keep(ended_call(call_id))
-    ends.keep(ended_call("b"))
-    ends.forget("a")
-    ends.forget("unknown")
+    kept = KeptReports(lambda call_id: snapshot(call_id) if call_id != "of no leg" else None)
+    for call_id in ("a", "b", "of no leg", "b"):
+        kept.keep_end(ended_call(call_id))
+    kept.forget_end("a")
+    kept.forget_end("unknown")
     told = [snapshot("b"), ended_call("b"), messages.SnapshotComplete()]
-    assert list(detached.reports([])) == told
-    assert list(detached.reports([])) == told, "it has not been noted by being told"
-    of_no_leg = UnnotedEnds(lambda _call_id: None)
-    of_no_leg.keep(ended_call("a"))
-    assert list(of_no_leg) == []
+    assert list(kept.reports([])) == told
+    assert list(kept.reports([])) == told, "it has not been noted by being told"
 
 
 def test_ends_that_nobody_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detached, "MAX_UNNOTED_ENDS", 3)
-    ends = UnnotedEnds(snapshot)
+    kept = KeptReports(snapshot)
     for number in range(10):
-        ends.keep(ended_call(str(number)))
-    assert [ended.call_id for _, ended in ends] == ["7", "8", "9"]
+        kept.keep_end(ended_call(str(number)))
+    assert [each.call_id for each in kept.reports([]) if isinstance(each, messages.CallEnded)] == ["7", "8", "9"]
 
 
 def fingerprint(*overrides: str) -> str:

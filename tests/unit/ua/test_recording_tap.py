@@ -12,6 +12,7 @@ from cc_tts.ua.recording.tap import (
     MAX_FRAMES,
     RecordingTap,
     Taken,
+    mixed,
 )
 
 pytestmark = pytest.mark.unit
@@ -171,3 +172,8 @@ def test_the_beep_is_heard_and_recorded_on_both_sides_every_15_s() -> None:
     assert loud == [*range(BEEP_FRAMES), *range(BEEP_EVERY_FRAMES, BEEP_EVERY_FRAMES + BEEP_FRAMES)]
     spectrum = np.abs(np.fft.rfft(np.frombuffer(b"".join(heard[:BEEP_FRAMES]), "<i2").astype(float)))
     assert spectrum.argmax() * 2 == pytest.approx(BEEP_HZ, abs=4)
+
+
+def test_two_at_once_are_added_and_do_not_wrap() -> None:
+    loud, quiet = np.array([30_000, -30_000, 5], "<i2"), np.array([10_000, -10_000, -7], "<i2")
+    assert np.frombuffer(mixed(loud.tobytes(), quiet.tobytes()), "<i2").tolist() == [32_767, -32_768, -2]

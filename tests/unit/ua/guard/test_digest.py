@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.config.schema import AuthConfig, DigestAlgorithm, UserConfig
+from cc_tts.config.schema import AuthConfig, DigestAlgorithm, RegistrationConfig, UserConfig
 from cc_tts.ua.guard import digest as module
 from cc_tts.ua.guard.digest import (
     MAX_CREDENTIALS_CHARS,
     Credentials,
     DigestGuard,
     Finding,
-    Login,
     MalformedCredentials,
     answer_to,
     digest,
@@ -252,7 +251,7 @@ def test_the_table_is_bounded_and_what_it_forgets_is_expired(monkeypatch: pytest
 CHALLENGE = (
     'Digest realm="http-auth@example.org", qop="auth, auth-int", algorithm={}, nonce="{}", opaque="FQhe/qaU925k"'
 )
-LOGIN = Login(username="Mufasa", password=PASSWORD, realm="*")
+LOGIN = RegistrationConfig(username="Mufasa", password=PASSWORD, realm="*")
 ASKED = {"method": "GET", "uri": "/dir/index.html", "cnonce": "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ"}
 NONCE = "7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cc_tts.ua.guard import limits as source_limits
-from cc_tts.ua.guard.limits import PeerList, SourceLimits, Verdict, host_of, source_of
+from cc_tts.ua.guard.limits import PeerList, SourceLimits, Verdict, address_of, host_of, source_of
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -23,6 +23,13 @@ pytestmark = pytest.mark.unit
 def test_sources(socket_address: str, host: str, source: str) -> None:
     assert host_of(socket_address) == host
     assert source_of(host) == source
+
+
+@pytest.mark.parametrize(
+    ("name", "port"), [("[::1]:4001", 4001), ("0.0.0.0:0", 0), ("", 0), ("host", 0), ("host:", 0), ("h:²", 0)]
+)
+def test_the_port_of_an_address(name: str, port: int) -> None:
+    assert address_of(name)[1] == port
 
 
 def test_peers() -> None:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cc_tts.ua.rtp.source import REPORT_DISCARDED, RtpSourceWatch, port_of
+from cc_tts.ua.rtp.source import REPORT_DISCARDED, RtpSourceWatch
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
@@ -40,11 +40,3 @@ def test_what_was_thrown_away_is_told_once(follows_rtp: bool) -> None:
     watch = RtpSourceWatch("call_1", follows_rtp=follows_rtp)
     assert told(watch, "192.0.2.1:4000", "192.0.2.1:4000", num_discarded=REPORT_DISCARDED - 1) == []
     assert told(watch, "", "", num_discarded=REPORT_DISCARDED) == ["rtp_discarded"]
-
-
-@pytest.mark.parametrize(
-    ("name", "port"),
-    [("127.0.0.1:4000", 4000), ("[::1]:4001", 4001), ("0.0.0.0:0", None), ("", None), ("host", None), ("host:", None)],
-)
-def test_port_of_a_name(name: str, port: int | None) -> None:
-    assert port_of(name) == port

@@ -43,7 +43,7 @@ class Bench:
     def __init__(self, homer: socket.socket) -> None:
         self._homer = homer
         self.legs: dict[str, Any] = {}
-        library: Any = SimpleNamespace(register_tap=lambda *_: None)
+        library: Any = SimpleNamespace(register_module=lambda *_, **__: None)
         settings = settings_with(f"udp:127.0.0.1:{homer.getsockname()[1]}")
         self.tracer = Tracer(settings, library, FakeClock(), self.legs, lambda _: None)
 

@@ -19,7 +19,9 @@ from cc_tts.softphone.report import CallReport, Ending, RecordingReport, rtp_rep
 from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket
 from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, Keypress
 from cc_tts.softphone.rtp.receiver import Interval, Packet, RtpReceiver
+from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import SipThread, callback, pj_detail
+from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.reason import remote_reasons
 
 _HANGUP_TIMEOUT_NS: Final = 5_000_000_000
@@ -38,11 +40,11 @@ class _PjCall(pj.Call):  # type: ignore[misc]  # pjsua2 has no types
 
     @callback
     def onCallState(self, prm: Any) -> None:
-        self.owner.note_state(self.getInfo(), prm.e)
+        self.owner.note_state(self.getInfo(), prm)
 
     @callback
     def onCallTsxState(self, prm: Any) -> None:
-        self.owner.note_transaction(prm.e)
+        self.owner.note_transaction(prm)
 
     @callback
     def onCallSdpCreated(self, prm: Any) -> None:
@@ -79,10 +81,7 @@ class SoftphoneCall:
         SipThread.check()
         assert self._pj is not None
         param = _audio_param()
-        for name, value in self.plan.headers.items():
-            header = pj.SipHeader()
-            header.hName, header.hValue = name, value
-            param.txOption.headers.append(header)
+        pj_info.add_headers(param, self.plan.headers)
         self.facts.invite_ns = self._clock.now_ns()
         try:
             self._pj.makeCall(f"<{self.plan.uri}>", param)  # in <>, so that ;parameters belong to the URI
@@ -150,7 +149,7 @@ class SoftphoneCall:
         """``onCallState``: instants of ringing, answer and end."""
         now_ns = self._clock.now_ns()
         facts = self.facts
-        self._note_message(event)
+        self._note_message(pj_info.received(event))
         match info.state:
             case pj.PJSIP_INV_STATE_EARLY if facts.ringing_ns is None:
                 facts.ringing_ns = now_ns
@@ -177,24 +176,23 @@ class SoftphoneCall:
 
     def note_transaction(self, event: Any) -> None:
         """``onCallTsxState``: 100 Trying, the peer's BYE."""
-        transaction = event.body.tsxState.tsx
+        transaction, message = event.e.body.tsxState.tsx, pj_info.received(event)
         if transaction.method == "BYE" and transaction.role == pj.PJSIP_ROLE_UAS:
             self.facts.has_remote_bye = True
-            if event.body.tsxState.type == pj.PJSIP_EVENT_RX_MSG:
-                self.facts.remote_reasons = remote_reasons(event.body.tsxState.src.rdata.wholeMsg)
-        self._note_message(event)
+            if message:
+                self.facts.remote_reasons = remote_reasons(message)
+        self._note_message(message)
 
-    def _note_message(self, event: Any) -> None:
-        if event.type != pj.PJSIP_EVENT_TSX_STATE or event.body.tsxState.type != pj.PJSIP_EVENT_RX_MSG:
-            return
-        message: str = event.body.tsxState.src.rdata.wholeMsg
+    def _note_message(self, message: str) -> None:
+        """Note what the far side has sent, if anything."""
         facts = self.facts
         if message.startswith("SIP/2.0 "):
             facts.has_any_response = True
-            facts.retry_after_s = sdp.retry_after_s(message)
+            facts.retry_after_s = sip_message.retry_after_s(message)
             if message.startswith("SIP/2.0 100") and facts.trying_ns is None:
                 facts.trying_ns = self._clock.now_ns()
-        facts.remote_sdp = sdp.body_of(message) or facts.remote_sdp
+        if sip_message.media_type(message) == "application/sdp":
+            facts.remote_sdp = sip_message.body_of(message) or facts.remote_sdp
 
     def own_sdp(self, description: str) -> str:
         """``onCallSdpCreated``: our RTP port and codec in pjmedia's description."""
@@ -305,11 +303,8 @@ class SoftphoneCall:
 
 def _audio_param() -> Any:
     """Options of an INVITE or re-INVITE with one audio stream."""
-    param = pj.CallOpParam(True)  # noqa: FBT003 - pjsua2: "use default call settings"; without it the m= line is disabled
-    param.opt.audioCount = 1
-    param.opt.videoCount = 0
-    if hasattr(param.opt, "textCount"):  # PJSIP 2.17 offers T.140 of itself
-        param.opt.textCount = 0
+    param = pj_info.call_options()
+    param.opt.audioCount, param.opt.videoCount = 1, 0
     return param
 
 

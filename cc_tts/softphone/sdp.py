@@ -82,18 +82,3 @@ def _event_payload_type(lines: list[str], payload_types: tuple[int, ...]) -> int
     matches = (re.match(r"a=rtpmap:(\d{1,3}) telephone-event/8000", line, re.ASCII | re.IGNORECASE) for line in lines)
     numbers = (int(match[1]) for match in matches if match is not None)
     return next((number for number in numbers if number in payload_types), None)
-
-
-def body_of(message: str) -> str:
-    """Return the body of a SIP message that has a session description, or nothing."""
-    head, separator, body = message.partition("\r\n\r\n")
-    return body if separator and "application/sdp" in head.lower() else ""
-
-
-def retry_after_s(message: str) -> int | None:
-    """Return the seconds of the Retry-After header of a SIP message; a comment and parameters may follow them (RFC 3261
-    §20.33).
-    """
-    head = message.partition("\r\n\r\n")[0]
-    match = re.search(r"^retry-after[ \t]*:[ \t]*(\d{1,9})", head, re.ASCII | re.IGNORECASE | re.MULTILINE)
-    return None if match is None else int(match[1])

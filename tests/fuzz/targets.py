@@ -133,8 +133,6 @@ def sip_text(data: bytes) -> None:
     sip_message.readable(text)
     reason.remote_reasons(text)
     bye.quoted(text)
-    softphone_sdp.body_of(text)
-    softphone_sdp.retry_after_s(text)
 
 
 class Dialogs:

@@ -5,8 +5,7 @@ next. A cut inside a pause or a plosive's closure sounds like an end, and cannot
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,15 +35,6 @@ _NUM_SEARCH: Final = SEARCH_MS // BLOCK_MS
 Levels = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A place, as a sample of what was heard, where a word was cut; ``missing``: samples of silence in its place."""
-
-    sample: int
-    why: Literal["abrupt", "lost", "late"]
-    missing: int = 0
-
-
 def levels_of(pcm: bytes) -> Levels:
     samples = np.frombuffer(pcm, "<i2").astype(np.float64) / FULL_SCALE
     blocks = samples[: len(samples) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
@@ -65,10 +55,10 @@ def abrupt_end(pcm: bytes, levels: Levels, begin: int, end: int) -> int | None:
     return after * _BLOCK if 10 * np.log10(last.mean()) >= active - BELOW_SPEECH_DB else None
 
 
-def holes(levels: Levels, gaps: Sequence[Gap]) -> Iterator[Cut]:
+def holes(levels: Levels, gaps: Sequence[Gap]) -> Iterator[Gap]:
     """Gaps with speech directly before and after them."""
     for gap in gaps:
         first, after = gap.begin // _BLOCK, -(-(gap.begin + gap.length) // _BLOCK)
         around = levels[max(0, first - _NUM_LAST) : first], levels[after : after + _NUM_LAST]
         if all(len(side) and side.max() > SILENT_DBFS for side in around):
-            yield Cut(gap.begin, gap.why, gap.length)
+            yield gap

@@ -12,7 +12,7 @@ from cc_tts.clock import NS_PER_MS, Clock, ms_between
 from cc_tts.errors import ConfigError
 from cc_tts.softphone.call import SoftphoneCall
 from cc_tts.softphone.probe.caller import Caller
-from cc_tts.softphone.probe.cuts import Cut, abrupt_end, holes, levels_of
+from cc_tts.softphone.probe.cuts import abrupt_end, holes, levels_of
 from cc_tts.softphone.probe.ear import PAUSE_MS, Ear
 from cc_tts.softphone.probe.picture import picture_of_probe
 from cc_tts.softphone.probe.plan import ENCODERS, CallerWords, ProbePlan
@@ -89,10 +89,7 @@ class Probe:
             plan=self._plan,
             agent=agent,
             turns=turns_of(acts, agent, end_ms=end_ms, pause_ms=PAUSE_MS),
-            cuts=[
-                CutWord(ms_between(origin_ns, self._ear.at_ns(cut.sample)), cut.why, cut.missing * 1000 / RATE_HZ)
-                for cut in self._cuts(acts, agent, origin_ns, end_ms if call.ending.by == "us" else None)
-            ],
+            cuts=[*self._cuts(acts, agent, origin_ns, end_ms if call.ending.by == "us" else None)],
             is_over=self._caller.is_over,
             expired=self._caller.expired,
             remarks=self._caller.remarks,
@@ -129,13 +126,14 @@ class Probe:
         pressed = [Act(what="key", begin_ms=key.at_ms, end_ms=key.at_ms) for key in call.dtmf_sent]
         return sorted((*spoken, *pressed), key=lambda act: act.begin_ms)
 
-    def _cuts(self, acts: list[Act], agent: list[Stretch], origin_ns: int, left_ms: float | None) -> Iterator[Cut]:
+    def _cuts(self, acts: list[Act], agent: list[Stretch], origin_ns: int, left_ms: float | None) -> Iterator[CutWord]:
         """Return the words that were cut though nobody interrupted them; ``left_ms``: when the caller hung up, if that ended
         the call.
         """
         pcm = bytes(self._ear.pcm)
         levels = levels_of(pcm)
-        yield from holes(levels, self._ear.gaps)
+        for gap in holes(levels, self._ear.gaps):
+            yield CutWord(ms_between(origin_ns, self._ear.at_ns(gap.begin)), gap.why, gap.length * 1000 / RATE_HZ)
         for speech in agent:
             is_interrupted = any(act.begin_ms <= speech.end_ms <= act.end_ms + AFTER_MS for act in acts)
             if is_interrupted or (left_ms is not None and left_ms - speech.end_ms < PAUSE_MS):
@@ -145,7 +143,7 @@ class Probe:
                 for at_ms in (speech.begin_ms, speech.end_ms)
             )
             if (sample := abrupt_end(pcm, levels, begin, end)) is not None:
-                yield Cut(sample, "abrupt")
+                yield CutWord(ms_between(origin_ns, self._ear.at_ns(sample)), "abrupt", 0.0)
 
 
 def error_of(model: SileroModel, pcm: bytes) -> tuple[float, float]:

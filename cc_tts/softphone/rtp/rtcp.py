@@ -1,11 +1,10 @@
 """The softphone's RTCP as bytes: sender and receiver reports with a CNAME (RFC 3550 §6.4, §6.5). No sockets, no clocks."""
 
 import struct
-from collections.abc import Iterator
 from typing import Final
 
-SENDER_REPORT: Final = 200
-RECEIVER_REPORT: Final = 201
+from cc_tts.ua.quality.xr import RECEIVER_REPORT, SENDER_REPORT, packets
+
 _SOURCE_DESCRIPTION: Final = 202
 _CNAME: Final = 1
 _NTP_EPOCH_S: Final = 2_208_988_800
@@ -51,7 +50,7 @@ def last_sender_report(data: bytes) -> tuple[int, int] | None:
     malformed.
     """
     found = None
-    for kind, packet in _packets(data):
+    for kind, packet in packets(data):
         if kind == SENDER_REPORT and len(packet) >= _HEADER.size + 4 + _SENDER.size:
             ssrc, ntp = struct.unpack_from("!IQ", packet, _HEADER.size)
             found = ssrc, ntp >> 16 & 0xFFFF_FFFF
@@ -62,7 +61,7 @@ def round_trip_ms(data: bytes, ssrc: int, wall_s: float) -> float | None:
     """Return the round trip of the sender ``ssrc`` from a datagram that arrived at ``wall_s``; ``None`` if it has none."""
     now = int((wall_s + _NTP_EPOCH_S) * 0x1_0000) & 0xFFFF_FFFF
     found = None
-    for kind, packet in _packets(data):
+    for kind, packet in packets(data):
         first = _HEADER.size + 4 + (_SENDER.size if kind == SENDER_REPORT else 0)
         if kind not in (SENDER_REPORT, RECEIVER_REPORT):
             continue
@@ -74,14 +73,3 @@ def round_trip_ms(data: bytes, ssrc: int, wall_s: float) -> float | None:
             if source == ssrc and lsr and units < _MAX_ROUND_TRIP:
                 found = units * 1000 / 0x1_0000
     return found
-
-
-def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the type and the bytes of each packet in a datagram, up to the first malformed one."""
-    while len(data) >= _HEADER.size:
-        first, kind, words = _HEADER.unpack_from(data)
-        size = 4 * (words + 1)
-        if first >> 6 != 2 or size > len(data):  # noqa: PLR2004 - the version
-            return
-        yield kind, data[:size]
-        data = data[size:]

@@ -219,9 +219,7 @@ class Publisher:
         may_help = not response or sip_code // 100 == 5  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
         if report.is_over and may_help and report.num_failures < len(RETRY_AFTER_S) and report.target == self._target:
             pause_s = RETRY_AFTER_S[report.num_failures]
-            asked = sip_message.header_value(response, "retry-after").partition(";")[0].partition("(")[0].strip()
-            if asked.isascii() and asked.isdigit():
-                pause_s = max(pause_s, min(int(asked[:9]), MAX_RETRY_AFTER_S))
+            pause_s = max(pause_s, min(sip_message.retry_after_s(response) or 0, MAX_RETRY_AFTER_S))
             report.num_failures += 1
             report.credentials = None
             self._wait(report, pause_s)

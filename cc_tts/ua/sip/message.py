@@ -28,6 +28,7 @@ _OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
 MAX_OPTION_TAGS: Final = 20  # unmeasured
 MAX_CONTACTS: Final = 10  # unmeasured
 MAX_CONTACT_CHARS: Final = 512  # unmeasured
+_SECONDS: Final = re.compile(r"\d{1,9}", re.ASCII)
 _CONTACT: Final = re.compile(r"<([^<>]*)>[^,]*|([^,;<>]+)[^,<>]*")
 """An address with or without brackets (RFC 3261 §20.10: without, the part after a semicolon does not belong to the URI)."""
 _IDENTITY: Final = ("P-Asserted-Identity", "Remote-Party-ID", "Diversion", "History-Info")
@@ -194,6 +195,12 @@ def header_values(message: str, *names: str) -> list[str]:
 def header_value(message: str, name: str) -> str:
     """Return the value of the first header of this name; empty if there is none."""
     return next(iter(header_values(message, name)), "")
+
+
+def retry_after_s(message: str) -> int | None:
+    """Return the seconds of Retry-After; a comment and parameters may follow them (RFC 3261 §20.33)."""
+    match = _SECONDS.match(header_value(message, "retry-after"))
+    return int(match[0]) if match else None
 
 
 def required_extensions(message: str) -> list[str]:

@@ -1,6 +1,6 @@
 import pytest
 
-from cc_tts.softphone.sdp import RemoteAudio, body_of, remote_audio, retry_after_s, with_own_media
+from cc_tts.softphone.sdp import RemoteAudio, remote_audio, with_own_media
 
 pytestmark = pytest.mark.unit
 
@@ -80,20 +80,3 @@ HEAD = "v=0\r\no=u 1 1 IN IP4 10.0.0.1\r\ns=-\r\n"
 )
 def test_remote_audio(sdp: str, expected: RemoteAudio | None) -> None:
     assert remote_audio(sdp) == expected
-
-
-MESSAGE = "SIP/2.0 503 Busy\r\nretry-after: 5 (later)\r\nContent-Type: application/sdp\r\n\r\nv=0\r\n"
-
-
-def test_parts_of_a_message() -> None:
-    assert body_of(MESSAGE) == "v=0\r\n"
-    assert body_of(MESSAGE.replace("sdp", "isup")) == ""
-    assert body_of("SIP/2.0 200 OK\r\n") == ""
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"), [("5 (later)", 5), ("5;duration=60", 5), ("0", 0), ("soon", None), ("-1", None)]
-)
-def test_retry_after(value: str, seconds: int | None) -> None:
-    assert retry_after_s(MESSAGE.replace("5 (later)", value)) == seconds
-    assert retry_after_s(f"SIP/2.0 503 Busy\r\n\r\nRetry-After: {value}\r\n") is None

@@ -18,6 +18,7 @@ from cc_tts.ua.sip.message import (
     option_tags,
     request_uri,
     required_extensions,
+    retry_after_s,
     via_transport,
 )
 
@@ -200,3 +201,11 @@ def test_contacts_of_a_redirection() -> None:
 def test_the_dialog_of_a_response(to: str, tag: str) -> None:
     message = f"SIP/2.0 200 OK\r\nCall-ID: c\r\nFrom: <sip:a@b>;tag=ours\r\n{to}\r\n\r\n"
     assert dialog_of_response(message) == ("c", "ours", tag)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("5 (later)", 5), ("5;duration=60", 5), ("0", 0), ("soon", None), ("-1", None), ("", None)]
+)
+def test_retry_after(value: str, seconds: int | None) -> None:
+    assert retry_after_s(f"SIP/2.0 503 Busy\r\nretry-after: {value}\r\n\r\n") == seconds
+    assert retry_after_s(f"SIP/2.0 503 Busy\r\n\r\nRetry-After: {value}\r\n") is None

@@ -261,20 +261,20 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallState(self, prm: Any) -> None:
-        info = self.getInfo()
+        info, received = self.getInfo(), pj_info.received(prm)
         if not (self.is_incoming or self._sent_over):
-            self._sent_over = pj_info.answered_over(prm)
+            self._sent_over = sip_message.via_transport(received)
         if info.state == pj.PJSIP_INV_STATE_CONNECTING:
             self._on_answer()
-        self._tags = sip_message.tags(received := pj_info.received(prm)) or self._tags
+        self._tags = sip_message.tags(received) or self._tags
         self.media.reports.described(received)
-        is_refused = info.state in _ANSWERING and self._refuse_keys(prm)
+        is_refused = info.state in _ANSWERING and self._refuse_keys(sip_message.body_of(received))
         if info.state == pj.PJSIP_INV_STATE_EARLY and not is_refused:
             self._on_provisional(int(info.lastStatusCode))
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED:
             self._on_ack()
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
-            self._on_disconnected(info, pj_info.received(prm))
+            self._on_disconnected(info, received)
 
     def _on_answer(self) -> None:
         if self._machine.can(LegEvent.ANSWER):
@@ -482,9 +482,9 @@ class Leg(pj.Call):  # type: ignore[misc]
             hangup = messages.Hangup(call_id=self.call_id, sip_code=status, reason=fault, cause="not_acceptable")
             self.end(hangup, "not_acceptable")
 
-    def _refuse_keys(self, prm: Any) -> bool:
+    def _refuse_keys(self, sdp: str) -> bool:
         """End the call if SRTP is on and the keys of an answer cannot be used; return whether this was done."""
-        fault = "" if self._rtp.srtp == "off" else pj_info.fault_of_answer(prm)
+        fault = "" if self._rtp.srtp == "off" else srtp_sdp.fault_of(sdp)
         if fault:
             self._refuse_media(fault)
         return bool(fault)

@@ -54,15 +54,9 @@ class Caller:
         self.expired: list[Expired] = []
         self.remarks: list[str] = []
         """Remarks on the call, a sentence each."""
-        self.is_over = False
-        """Whether the conversation has ended."""
 
     def script(self) -> Generator[None, None, None]:
         """The whole conversation; the caller hangs up when it is over."""
-        yield from self._converse()
-        self.is_over = True
-
-    def _converse(self) -> Generator[None, None, None]:
         if (yield from self._until(lambda: bool(self._ear.speech), "greeting")):
             yield from self._until(self._is_quiet, "end of the greeting")
         for _ in range(self._plan.rounds):

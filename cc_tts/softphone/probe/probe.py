@@ -39,6 +39,7 @@ class Probe:
         self._packets: deque[Packet] = deque()  # the RTP thread adds to it
         self._caller = Caller(plan, words, line=self, ear=self._ear, clock=clock)
         self._script = self._caller.script()
+        self._has_said_all = False
         self._call: SoftphoneCall | None = None
 
     def begin(self, call: SoftphoneCall) -> None:
@@ -53,6 +54,7 @@ class Probe:
         self._hear()
         self._ear.pass_time(now_ns)
         if call.facts.is_connected and not call.facts.ended_ns and next(self._script, True):
+            self._has_said_all = True
             call.hang_up()
 
     # the caller's line ----------------------------------------------------------------------------------------------
@@ -90,7 +92,7 @@ class Probe:
             agent=agent,
             turns=turns_of(acts, agent, end_ms=end_ms, pause_ms=PAUSE_MS),
             cuts=[*self._cuts(acts, agent, origin_ns, end_ms if call.ending.by == "us" else None)],
-            is_over=self._caller.is_over,
+            is_over=self._has_said_all,
             expired=self._caller.expired,
             remarks=self._caller.remarks,
             detector=DetectorReport(

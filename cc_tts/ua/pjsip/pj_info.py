@@ -7,7 +7,6 @@ from typing import Any, Final
 import pjsua2 as pj
 
 from cc_tts.ua import messages
-from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.sip import message as sip_message
 
 DTMF_IS_UPDATE: Final = 1
@@ -44,16 +43,6 @@ def is_encrypted(call: Any) -> bool:
     PJSIP's dump of a call has it, on a line of its own; the first line has the far side's display name.
     """
     return _ENCRYPTED.search(call.dump(True, "")) is not None  # noqa: FBT003 - SWIG takes no keywords
-
-
-def answered_over(state: Any) -> str:
-    """Return the transport of an outgoing call from the event's response; empty if the event is about something else."""
-    return sip_message.via_transport(received(state))
-
-
-def fault_of_answer(state: Any) -> str:
-    """Return :func:`cc_tts.ua.guard.srtp_sdp.fault_of` of the answer in a response or an ACK, if there is one."""
-    return srtp_sdp.fault_of(sip_message.body_of(received(state)))
 
 
 def response_options(code: int, server: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pjsua2 as pj
 
 from cc_tts.ua.guard.srtp_sdp import CRYPTO_SUITES
-from cc_tts.ua.messages import RegistrationChanged, UaSettings
+from cc_tts.ua.messages import UaSettings
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import callback
 
@@ -22,18 +22,10 @@ _SRTP_USE: Final = {
 class Account(pj.Account):  # type: ignore[misc]
     """Passes on incoming calls. It is active as soon as it is made."""
 
-    def __init__(
-        self,
-        config: Any,
-        *,
-        on_incoming: Callable[["Account", int, Any], None],
-        on_registration: Callable[[RegistrationChanged], None],
-        trunk: str = "",
-    ) -> None:
+    def __init__(self, config: Any, *, on_incoming: Callable[["Account", int, Any], None], trunk: str = "") -> None:
         super().__init__()
         self.trunk = trunk
         self._on_incoming = on_incoming
-        self._on_registration = on_registration
         self.on_answer: Callable[[int, int, str], None] = lambda _token, _sip_code, _response: None
         """Called with the result of a request outside a call: its token, the status, the response."""
         self.create(config)
@@ -41,17 +33,6 @@ class Account(pj.Account):  # type: ignore[misc]
     @callback
     def onIncomingCall(self, prm: Any) -> None:
         self._on_incoming(self, prm.callId, prm.rdata)
-
-    @callback
-    def onRegState(self, prm: Any) -> None:
-        info = self.getInfo()
-        self._on_registration(
-            RegistrationChanged(
-                registered=bool(info.regIsActive and prm.code // 100 == 2),  # noqa: PLR2004 - a 2xx answer
-                sip_code=int(prm.code),
-                trunk=self.trunk,
-            )
-        )
 
     @callback
     def onSendRequest(self, prm: Any) -> None:

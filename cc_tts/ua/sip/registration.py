@@ -15,7 +15,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
-from cc_tts.ua.pjsip.sip_thread import pj_detail
+from cc_tts.ua.pjsip.sip_thread import callback, pj_detail
 from cc_tts.ua.sip.account import Account, digest_config, local_config, registered_config
 from cc_tts.ua.sip.retry_pace import RetryPace
 
@@ -24,8 +24,8 @@ FIRST_RETRY_S: Final = 5.0  # unmeasured
 log = logs.get(__name__)
 
 
-class Registration:
-    """One account that registers, and when it registers again."""
+class Registration(Account):
+    """An account that registers, and when it registers again."""
 
     def __init__(
         self,
@@ -36,7 +36,6 @@ class Registration:
         send: Callable[[Message], None],
         trunk: str = "",
     ) -> None:
-        self._trunk = trunk
         self._config = registered_config(settings, settings.trunks[trunk].proxy if trunk else "")
         retry_s = settings.registration.retry_s
         self._pace = RetryPace(first_s=min(FIRST_RETRY_S, retry_s), base_s=retry_s, clock=clock)
@@ -44,7 +43,7 @@ class Registration:
         self._send = send
         self._answer: RegistrationChanged | None = None
         self._is_untold = self._is_over = False
-        self.account = Account(self._config, on_incoming=on_incoming, on_registration=self._on_answer, trunk=trunk)
+        super().__init__(self._config, on_incoming=on_incoming, trunk=trunk)
 
     def tick(self, *, is_idle: bool) -> None:
         """Register again if it is due. ``is_idle``: no call uses the account."""
@@ -56,36 +55,39 @@ class Registration:
         try:
             if is_idle:
                 # Contact is made with the account: it may name a TCP connection that is closed by now
-                self.account.shutdown()
-                self.account.create(self._config)
+                self.shutdown()
+                self.create(self._config)
             else:
-                self.account.setRegistration(True)
+                self.setRegistration(True)
         except pj.Error as error:
-            log.warning("registration_failed", trunk=self._trunk, detail=pj_detail(error))
+            log.warning("registration_failed", trunk=self.trunk, detail=pj_detail(error))
             self._pace.failed()
 
     def tell_again(self) -> None:
         """Report the registrar's last answer again, for a server that does not know it yet."""
         self._is_untold = True
 
-    def stop(self) -> None:
-        """End it: no further registration, and answers are ignored."""
+    def give_up(self) -> None:
+        """No further registration, and answers are ignored."""
         self._is_over = True
         self._pace.stop()
 
-    def _on_answer(self, answer: RegistrationChanged) -> None:
+    @callback
+    def onRegState(self, prm: Any) -> None:
+        """The registrar has answered, or has not."""
         if self._is_over:
             return
-        self._answer = answer
+        is_registered = bool(self.getInfo().regIsActive and prm.code // 100 == 2)  # noqa: PLR2004 - a 2xx answer
+        answer = self._answer = RegistrationChanged(is_registered, int(prm.code), trunk=self.trunk)
         self._send(answer)
         if answer.registered:
             self._pace.succeeded()
             return
         with contextlib.suppress(pj.Error):  # without a registration this only stops PJSIP's timer
-            self.account.setRegistration(False)
+            self.setRegistration(False)
         if answer.sip_code in self._stop_on:
             self._pace.stop()
-            setting = f"trunks.{self._trunk}.stop_on" if self._trunk else "registration.stop_on"
+            setting = f"trunks.{self.trunk}.stop_on" if self.trunk else "registration.stop_on"
             log.error("registration_stopped", sip_code=answer.sip_code, setting=setting)
         else:
             self._pace.failed()
@@ -104,11 +106,11 @@ class Accounts:
         clock: Clock,
         send: Callable[[Message], None],
     ) -> None:
-        self._account = functools.partial(Account, on_incoming=on_incoming, on_registration=send)
+        self._account = functools.partial(Account, on_incoming=on_incoming)
         self._registration = functools.partial(Registration, on_incoming=on_incoming, clock=clock, send=send)
         self._all = [self._account(local_config(settings))]
         self._registrations: list[Registration] = []
-        self._placing = {"": self._all[0]}
+        self._placing: dict[str, Account] = {"": self._all[0]}
         """The accounts of the calls that we place, by trunk."""
         if settings.registration.registrar:
             self._add(settings)
@@ -119,7 +121,7 @@ class Accounts:
         if settings.registers and registers:
             registration = self._registration(settings, trunk=trunk)
             self._registrations.append(registration)
-            self._placing[trunk] = registration.account
+            self._placing[trunk] = registration
         if settings.dispatcher_port or not registers:
             # the binding's Contact is the dispatcher's address, and that of a call is our own
             account = self._placing[trunk] = self._account(digest_config(settings, proxy), trunk=trunk)
@@ -148,7 +150,7 @@ class Accounts:
         it how they end. PJSIP 2.15 aborts if it has to tell an account that is gone.
         """
         for registration in self._registrations:
-            registration.stop()
-        for account in (*(each.account for each in self._registrations), *reversed(self._all)):
+            registration.give_up()
+        for account in (*self._registrations, *reversed(self._all)):
             if account is not used:
                 account.shutdown()

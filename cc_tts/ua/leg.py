@@ -9,14 +9,14 @@ import pjsua2 as pj
 from cc_tts import logs
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media.playout_buffer import PlayoutBuffer
-from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.hold_request import HoldRequest
 from cc_tts.ua.leg_media import LegMedia, LegServices
-from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
+from cc_tts.ua.leg_state import LegEvent, LegState
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import callback, pj_detail
+from cc_tts.ua.process.served_call import ServedCall
 from cc_tts.ua.refer.leg import LegRefer
 from cc_tts.ua.refer.referral import LegReferral
 from cc_tts.ua.rtp.dtmf import LegDtmf
@@ -41,31 +41,24 @@ _HELD_BY: Final[dict[int, messages.HeldBy]] = {
 }
 
 
-class Leg(pj.Call):  # type: ignore[misc]
+class Leg(ServedCall, pj.Call):  # type: ignore[misc]
     """A pjsua2 call and its reports."""
 
     def __init__(
         self, services: LegServices, account: Any, pj_call_id: int, *, call_id: str, buffer: PlayoutBuffer
     ) -> None:
-        super().__init__(account, pj_call_id)
+        pj.Call.__init__(self, account, pj_call_id)
+        ServedCall.__init__(self, call_id, services.clock, services.send)
         self._services = services
         self._rtp = services.settings.rtp
         self._server = iter((services.settings.sip.user_agent,))  # for the first response: PJSIP keeps it in later ones
-        self._clock = services.clock
-        self._send = services.send
-        self.call_id = call_id
         codecs = services.settings.codecs_of(account.trunk)
-        self.media = LegMedia(services, self, call_id, buffer, codecs=codecs)
+        self.media: LegMedia = LegMedia(services, self, call_id, buffer, codecs=codecs)
         self.dtmf = LegDtmf(services, self, call_id)
         self.refer = LegRefer(services, self, call_id)
         self.referral = LegReferral(services, self, call_id)
-        self.dialog = ("", "")
-        """The Call-ID and the far side's tag, which is empty until it is known."""
-        self._tags = ("", "")
-        self._machine = StateMachine(LEG_TABLE, LegState.INVITED)
         self.is_incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
-        self._sent_over = ""
         self._hold: HoldRequest | None = None
         self._reinvites: set[int] = set()  # transactions that have no final response yet
         self._redirects: Redirects | None = None  # how far a 3xx is followed; None: not at all
@@ -75,24 +68,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._ended_by: messages.EndedBy | None = None
         self._hangup: messages.Hangup | None = None  # waits for the ACK
         self._remote_reasons: tuple[sip_reason.RemoteReason, ...] = ()
-        self._sip_code = 0  # of the last provisional response
-        self._answered_ns = self._established_ns = 0
         self._unanswered_after_ns = 0
         """An INVITE without a response is given up at this time; 0: by timer B."""
-        self.record = b""
-        """The server's record for the server that adopts the call."""
-        self.invite: messages.IncomingCall | None = None
-        self.bridge_id = ""
-        """The id of the bridge that the call is part of."""
 
     @property
-    def is_over(self) -> bool:
-        """Whether :class:`.CallEnded` has been sent."""
-        return self._machine.state is LegState.OVER
-
-    @property
-    def _is_established(self) -> bool:
-        return self._machine.state is LegState.ESTABLISHED
+    def transfer(self) -> tuple[messages.TransferProgress, ...]:
+        return self.refer.told
 
     @property
     def _is_answered(self) -> bool:
@@ -131,8 +112,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.answer(pj_info.response_options(code, next(self._server, "")))
         if ring.early_media:
             self.media.set_may_be_heard(may_be_heard=True)
-        self._sip_code = code
-        self._send(messages.CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
+        self._tell_ringing(code)
 
     def accept(self, answer: messages.Answer) -> None:
         """Send 200. Without an ACK RTP stops after ``rtp.unacked_ms``: the SDP may name somebody else's address."""
@@ -170,27 +150,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         """End the call because this process stops. If unanswered, it may be tried elsewhere (RFC 3261 §21.5.4)."""
         sip_code = pj.PJSIP_SC_SERVICE_UNAVAILABLE if self._awaits_answer else 0
         self.end(messages.Hangup(call_id=self.call_id, sip_code=sip_code, retry_after_s=retry_after_s))
-
-    def keep_record(self, keep: messages.KeepRecord) -> None:
-        self.record = keep.record
-
-    def snapshot(self) -> messages.CallSnapshot:
-        return messages.CallSnapshot(
-            call_id=self.call_id,
-            record=self.record,
-            state="established" if self._established_ns else "answered" if self._answered_ns else "invited",
-            sip_call_id=self.dialog[0],
-            sip_code=self._sip_code,
-            established_ns=self._established_ns,
-            transport=self._sent_over,
-            held_by=self.media.held_by,
-            media=self.media.active,
-            invite=self.invite,
-            utterances=tuple(self.media.buffer.positions()),
-            transfer=self.refer.told,
-            tags=self._tags,
-            bridge_id=self.bridge_id,
-        )
 
     def take_reasons(self, reasons: tuple[sip_reason.RemoteReason, ...]) -> None:
         """Keep the reasons of a BYE or CANCEL, none if it names none. It may have no effect, so the last one counts."""
@@ -262,8 +221,8 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallState(self, prm: Any) -> None:
         info, received = self.getInfo(), pj_info.received(prm)
-        if not (self.is_incoming or self._sent_over):
-            self._sent_over = sip_message.via_transport(received)
+        if not (self.is_incoming or self._transport):
+            self._transport = sip_message.via_transport(received)
         if info.state == pj.PJSIP_INV_STATE_CONNECTING:
             self._on_answer()
         self._tags = sip_message.tags(received) or self._tags
@@ -284,24 +243,15 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _on_provisional(self, sip_code: int) -> None:
         if not self.is_incoming:  # ring() reports the ones that we send
-            self._sip_code = sip_code
-            self._send(messages.CallRinging(call_id=self.call_id, sip_call_id=self.dialog[0], sip_code=sip_code))
+            self._tell_ringing(sip_code, sip_call_id=self.dialog[0])
 
     def _on_ack(self) -> None:
         if not self._machine.can(LegEvent.ACK):
             return
         self._machine.fire(LegEvent.ACK)
-        self._established_ns = now_ns = self._clock.now_ns()
+        now_ns = self._clock.now_ns()
         self.media.established(now_ns)
-        self._send(
-            messages.CallEstablished(
-                call_id=self.call_id,
-                sip_call_id=self.dialog[0],
-                at_ns=now_ns,
-                transport=self._sent_over,
-                tags=self._tags,
-            )
-        )
+        self._tell_established(now_ns, sip_call_id=self.dialog[0])
         if not self._negotiated:
             self._refuse_media("No usable answer to our offer")  # the SDP in the ACK: PJSIP ignores that failure
         elif self._hangup is not None:
@@ -337,7 +287,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Have the INVITE sent again without keys. For the server it is the same call."""
         log.info("offered_again_without_srtp", call_id=self.call_id, sip_code=sip_code)
         self._offers_plain = True
-        self._negotiated, self.media.active, self._sent_over, self._sip_code = False, None, "", 0
+        self._negotiated, self.media.active, self._transport, self._sip_code = False, None, "", 0
         self.media.return_port()
         self._services.place_again(self)
 
@@ -470,7 +420,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if not self._redirects.follow(target, sip_message.contacts(response) if is_redirect else ()):
             log.warning("redirect_not_followed", call_id=self.call_id)
             return False
-        self._sent_over = ""
+        self._transport = ""
         log.info("redirected", call_id=self.call_id)
         return True
 

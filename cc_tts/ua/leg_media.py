@@ -71,9 +71,6 @@ class LegMedia(CallMedia):
         self.buffer = buffer
         self.played_ms = 0.0
         """How much was played of the latest utterance."""
-        self.active: messages.MediaActive | None = None
-        """The last report about the media."""
-        self.held_by: messages.HeldBy = "none"
         self.event_type = payload_types.USUAL
         """The payload type of telephone events in our SDP."""
         self.is_clocked = False

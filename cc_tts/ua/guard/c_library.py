@@ -286,9 +286,8 @@ class CLibrary:
 
     def message(self, rdata: int) -> tuple[str, str]:
         """Return the source host of a message and its text, with lone surrogates for bytes that are not UTF-8 (PEP 383)."""
-        self._from_pj(self._received_at, rdata)
-        text = self._received.wholeMsg
-        return self.source_host(self._received.srcAddress, text), text
+        address, text = self.received(rdata)
+        return self.source_host(address, text), text
 
     def source_host(self, address: str, message: str) -> str:
         """Return the host in ``address``, or the one in the dispatcher's Via if the dispatcher sent it; empty for a
@@ -374,8 +373,7 @@ class CLibrary:
         """Return the ``pjsip_msg`` of a received message. Its distance from the packet depends on the build, so it is found
         by the fields beside it: the address and the length of the text.
         """
-        self._from_pj(self._received_at, rdata)
-        text = self._received.wholeMsg.encode("utf-8", "surrogateescape")
+        text = self.received(rdata)[1].encode("utf-8", "surrogateescape")
         for at in (self._message_at, *range(0, _MAX_RX_DATA_BYTES, 8)):
             found = _Message.from_address(rdata + at)
             is_inside = rdata < found.text < rdata + _MAX_RX_DATA_BYTES and found.length == len(text)

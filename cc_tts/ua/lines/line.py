@@ -11,11 +11,11 @@ from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.processes.channel import Message
-from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
-from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
+from cc_tts.ua.leg_state import LegEvent, LegState
 from cc_tts.ua.lines.media import LineMedia
 from cc_tts.ua.lines.playout import QueueSink
+from cc_tts.ua.process.served_call import ServedCall
 
 CANCELLED: Final = 487
 OK: Final = 200
@@ -44,8 +44,10 @@ class Link(Protocol):
         """Send whole frames at the rate of the line."""
 
 
-class Line:
+class Line(ServedCall):
     """A call and its reports."""
+
+    media: LineMedia
 
     def __init__(
         self,
@@ -57,19 +59,14 @@ class Line:
         send: Callable[[Message], None],
         on_over: Callable[["Line"], None],
     ) -> None:
-        self.call_id = invite.call_id
+        super().__init__(invite.call_id, clock, send)
         self.invite = invite
-        self.record = b""
+        self.dialog = (invite.sip_call_id, "")
+        self._transport = link.transport
         self._link = link
-        self._clock = clock
-        self._send = send
         self._on_over = on_over
         self._rate_hz = settings.rtp.clock_rate_hz
         self._timeout_ns = round(settings.rtp.inactivity_timeout_s * 1e9)
-        self._machine = StateMachine(LEG_TABLE, LegState.INVITED)
-        self._established_ns = 0
-        self._sip_code = 0
-        self._active: messages.MediaActive | None = None
         self.heard_ns = clock.now_ns()
         """When the far side last sent anything. It need not do so before the answer."""
         self.media = LineMedia(
@@ -82,11 +79,6 @@ class Line:
             report=self._report,
         )
 
-    @property
-    def is_over(self) -> bool:
-        """Whether :class:`.CallEnded` has been sent."""
-        return self._machine.state is LegState.OVER
-
     def _report(self, event: PlayoutEvent) -> None:
         self._send(messages.PlayoutReport(call_id=self.call_id, event=event))
 
@@ -95,8 +87,8 @@ class Line:
     def command(self, message: messages.CallCommand) -> None:
         """Carry out a command of the server; report it if a line cannot do it."""
         match message:
-            case messages.KeepRecord(record=record):
-                self.record = record
+            case messages.KeepRecord():
+                self.keep_record(message)
             case messages.Ring():
                 self._ring(message)
             case messages.Answer():
@@ -123,8 +115,7 @@ class Line:
 
     def _ring(self, ring: messages.Ring) -> None:
         self.media.lead_in_ms = ring.lead_in_ms
-        self._sip_code = 183 if ring.early_media else 180
-        self._send(messages.CallRinging(call_id=self.call_id, sip_call_id="", sip_code=self._sip_code))
+        self._tell_ringing(183 if ring.early_media else 180)
         if ring.early_media:
             self._open()
 
@@ -136,33 +127,25 @@ class Line:
         self._machine.fire(LegEvent.ACK)
         self._link.answer()
         self._open()
-        self._established_ns = self.heard_ns = self._clock.now_ns()
-        self._send(
-            messages.CallEstablished(
-                call_id=self.call_id,
-                sip_call_id="",
-                at_ns=self._established_ns,
-                transport=self._link.transport,
-            )
-        )
+        self.heard_ns = self._clock.now_ns()
+        self._tell_established(self.heard_ns)
 
     def _open(self) -> None:
-        if self._active is None:
-            self._active = messages.MediaActive(
+        if self.media.active is None:
+            self.media.active = messages.MediaActive(
                 call_id=self.call_id,
                 codec=self._link.encoding,
                 clock_rate_hz=self._rate_hz,
                 srtp=False,
                 dtmf=None,
             )
-            self._send(self._active)
+            self._send(self.media.active)
             self.media.open(self._clock.now_ns())
 
     def hang_up(self, hangup: messages.Hangup, ended_by: messages.EndedBy = "local") -> None:
         if self.is_over:
             return
-        is_up = self._machine.state is LegState.ESTABLISHED
-        if not is_up:
+        if not (is_up := self._is_established):
             log.info("line_refused", call_id=self.call_id, sip_code=hangup.sip_code, reason=hangup.cause)
         self._link.hang_up()
         self._finish(OK if is_up else hangup.sip_code or DECLINED, ended_by)
@@ -180,7 +163,7 @@ class Line:
     def lost(self, ended_by: messages.EndedBy = "remote") -> None:
         """The far side has hung up or is gone; does nothing if the call is over."""
         if not self.is_over:
-            is_up = self._machine.state is LegState.ESTABLISHED
+            is_up = self._is_established
             self._finish(OK if is_up else CANCELLED, ended_by)
 
     def _finish(self, sip_code: int, ended_by: messages.EndedBy) -> None:
@@ -203,21 +186,6 @@ class Line:
         """Report the quality; end the call when nothing has come for too long."""
         levels = self.media.meter.take()
         self._send(messages.QualityReport(call_id=self.call_id, quality=self.media.quality, levels=levels))
-        is_up = self._machine.state is LegState.ESTABLISHED
+        is_up = self._is_established
         if is_up and self._timeout_ns and now_ns - self.heard_ns > self._timeout_ns:
             self.hang_up(messages.Hangup(call_id=self.call_id), "rtp_inactivity")
-
-    def snapshot(self) -> messages.CallSnapshot:
-        return messages.CallSnapshot(
-            call_id=self.call_id,
-            record=self.record,
-            state="established" if self._established_ns else "invited",
-            sip_call_id=self.invite.sip_call_id,
-            sip_code=self._sip_code,
-            established_ns=self._established_ns,
-            transport=self._link.transport,
-            held_by="none",
-            media=self._active,
-            invite=self.invite,
-            utterances=self.media.positions,
-        )

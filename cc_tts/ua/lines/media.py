@@ -143,7 +143,6 @@ class LineMedia(CallMedia):
 
     @property
     def positions(self) -> tuple[tuple[str, float], ...]:
-        """Return the unfinished utterances, and how much of each was heard, ms."""
         with self._lock:
             return tuple(self._playout.positions())
 

@@ -5,7 +5,7 @@ Runs on: the thread of the loop, except :meth:`Agent.media`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
@@ -14,25 +14,10 @@ from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.process.call_media import CallMedia
+from cc_tts.ua.process.served_call import ServedCall
 from cc_tts.ua.recording.recordings import Recordings
 
 log = logs.get(__name__)
-
-
-class ServedCall(Protocol):
-    """A call of the process."""
-
-    call_id: str
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its end was reported."""
-
-    @property
-    def media(self) -> CallMedia: ...
-
-    def snapshot(self) -> messages.CallSnapshot:
-        """Return the call's present state."""
 
 
 C = TypeVar("C", bound=ServedCall)

@@ -21,10 +21,18 @@ class CallMedia(ABC):
         self._call_id = call_id
         self.lead_in_ms = 0
         """The silence before the first prompt, ms."""
+        self.active: messages.MediaActive | None = None
+        """The last report about the media."""
+        self.held_by: messages.HeldBy = "none"
         self._is_open = False
         self._pause_reasons: set[PauseReason] = set()
         self._listened: dict[messages.AudioDirection, FrameQueue] = {}
         self._tap: RecordingTap | None = None
+
+    @property
+    def positions(self) -> tuple[tuple[str, float], ...]:
+        """The unfinished utterances, and how much of each was heard, ms."""
+        return tuple(self.buffer.positions())
 
     @abstractmethod
     def cut(self, utterance_id: str | None) -> None:

@@ -12,6 +12,7 @@ from cc_tts.softphone.probe.plan import ProbePlan
 from cc_tts.softphone.probe.report import CutWord, DetectorReport, ProbeReport, probe_report
 from cc_tts.softphone.probe.turns import Stretch, Turn
 from cc_tts.softphone.report import CallReport, Ending, RtpReport
+from tests.support.call_reports import call_report
 
 pytestmark = pytest.mark.unit
 
@@ -42,28 +43,16 @@ KEY = Turn(
 
 def call(*, ending: Ending | None = None, answered_at_ns: int | None = T0_NS, first_rtp_ms: float = 20) -> CallReport:
     is_answered = answered_at_ns is not None
-    return CallReport(
-        call="1",
+    return call_report(
         uri="sip:bot@pbx",
-        sip_call_id="x",
-        codec="pcmu",
         ending=ending or Ending("completed", "us", 200, "OK"),
         invite_at_ns=T0_NS - 100 * MS,
         answered_at_ns=answered_at_ns,
         ended_at_ns=T0_NS + 20_000 * MS,
-        trying_ms=1.0,
-        ringing_ms=None,
         answered_ms=100.0 if is_answered else None,
         talk_ms=20_000.0 if is_answered else None,
         first_rtp_at_ns=T0_NS + round(first_rtp_ms * MS),
-        first_speech_at_ns=None,
-        answer_to_first_rtp_ms=None,
-        answer_to_first_speech_ms=None,
         rtp=RtpReport(packets=990, lost=10, jitter_ms=1.5, round_trip_ms=20.0, mos=4.2),
-        talkspurts=(),
-        dtmf_sent=(),
-        dtmf_received=(),
-        recording=None,
     )
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from cc_tts.media.quality import mean_opinion_score
 from cc_tts.softphone.report import (
-    CallReport,
     Ending,
     Gaps,
     RecordingReport,
@@ -17,37 +16,20 @@ from cc_tts.softphone.report import (
 )
 from cc_tts.softphone.rtp.packets import RtpPacket
 from cc_tts.softphone.rtp.receiver import Key, RtpReceiver, Talkspurt
+from tests.support.call_reports import call_report
 
 pytestmark = pytest.mark.unit
 
 MS = 1_000_000
 
 
-def report(*, is_answered: bool = True, ending: Ending | None = None) -> CallReport:
-    return CallReport(
-        call="1",
-        uri="sip:a@b",
-        sip_call_id="xyz",
-        codec="pcmu",
-        ending=ending or Ending("completed", "them", 200, "OK"),
-        invite_at_ns=0,
-        answered_at_ns=1000 * MS if is_answered else None,
-        ended_at_ns=3000 * MS,
-        trying_ms=1.0,
-        ringing_ms=None,
-        answered_ms=1000.0,
-        talk_ms=2000.0,
-        first_rtp_at_ns=1,
-        first_speech_at_ns=1,
-        answer_to_first_rtp_ms=5.0,
-        answer_to_first_speech_ms=25.0,
-        rtp=RtpReport(packets=3, ssrcs=("0x00000001",), gap_ms=Gaps(2, 19.9, 20.0, 20.0, 20.1, 20.2, 20.3)),
-        talkspurts=[Talkspurt(1, 2, 25.0, 1500.0)],
-        dtmf_sent=[Key("5", 1, 100.0, 700.0)],
-        dtmf_received=(),
-        recording=RecordingReport("a.wav", 1500.0, 1, is_truncated=False),
-        speak=SpeakReport(error="HTTP 404"),
-    )
+ANSWERED = call_report(
+    rtp=RtpReport(packets=3, ssrcs=("0x00000001",), gap_ms=Gaps(2, 19.9, 20.0, 20.0, 20.1, 20.2, 20.3)),
+    talkspurts=[Talkspurt(1, 2, 25.0, 1500.0)],
+    dtmf_sent=[Key("5", 1, 100.0, 700.0)],
+    recording=RecordingReport("a.wav", 1500.0, 1, is_truncated=False),
+    speak=SpeakReport(error="HTTP 404"),
+)
 
 
 @pytest.mark.parametrize(
@@ -74,20 +56,20 @@ def test_speak_measures_the_first_talkspurt_after_the_post() -> None:
 
 
 def test_table_for_an_answered_call() -> None:
-    text = report().table()
+    text = ANSWERED.table()
     for part in ("they hung up", "200 to first speech", "25.0 ms", "5 at 0.700 s", "a.wav  1.50 s", "HTTP 404"):
         assert part in text
 
 
 def test_table_for_a_refused_call_has_no_media_rows() -> None:
-    text = report(is_answered=False, ending=Ending("refused", "them", 503, "Service Unavailable", 5)).table()
+    text = call_report(answered_at_ns=None, ending=Ending("refused", "them", 503, "Service Unavailable", 5)).table()
     assert "503 Service Unavailable" in text
     assert "Retry-After" in text
     assert "first RTP" not in text
 
 
 def test_json_holds_everything() -> None:
-    document = msgspec.json.decode(msgspec.json.encode(report()))
+    document = msgspec.json.decode(msgspec.json.encode(ANSWERED))
     assert document["ending"] == {
         "result": "completed",
         "by": "them",

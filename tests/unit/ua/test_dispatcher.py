@@ -95,6 +95,19 @@ def test_a_dialog_stays_with_its_process_up_to_a_limit_of_call_ids(
     assert port_for(spread, "call3", "BYE") == 5070
 
 
-@pytest.mark.parametrize("datagram", [b"", b"\r\n\r\n", b"\xff" * 2000, b"INVITE sip:x SIP/2.0\r\n\r\n"])
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"\r\n\r\n",
+        b"\xff" * 2000,
+        b"\0\1\0\0!\x12\xa4B",
+        b"INVITE sip:x SIP/2.0\r\n\r\n",
+        b"INVITE x\r\nCall-ID: c\r\n",
+        b"Via:x sip:a SIP/2.0\r\nCall-ID: c\r\n",
+        b"INVITE sip:a SIP/2.0\rCall-ID: c\r\n",
+        b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKx\r\n\r\n",
+    ],
+)
 def test_what_is_not_sip_is_dropped(spread: Dispatcher, datagram: bytes) -> None:
     assert spread.route(datagram, CALLER) is None

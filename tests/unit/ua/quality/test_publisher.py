@@ -8,26 +8,22 @@ import msgspec
 import pjsua2 as pj
 import pytest
 
-from cc_tts.config.schema import AuthConfig, RegistrationConfig, RtpConfig, SipConfig
-from cc_tts.config.sections.log import LogConfig
+from cc_tts.config.schema import Config, RegistrationConfig
 from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.media.quality import Quality, VoipMetrics
 from cc_tts.processes.channel import Message
-from cc_tts.ua import messages
+from cc_tts.ua.client import settings_of
 from cc_tts.ua.quality.publisher import MAX_INTERVALS_UNDER_WAY, MAX_UNDER_WAY, MAX_WAITING, RETRY_AFTER_S, Publisher
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
 
 COLLECTOR = "sip:vq@collector.example.com"
-SETTINGS = messages.UaSettings(
-    sip=SipConfig(),
-    rtp=RtpConfig(),
-    registration=RegistrationConfig(username="greet", password="open sesame"),
-    auth=AuthConfig(),
-    log=LogConfig(),
-    quality=QualityConfig(collector=COLLECTOR),
-    playout_max_buffered_ms=2000,
+(SETTINGS,) = settings_of(
+    Config(
+        registration=RegistrationConfig(username="greet", password="open sesame"),
+        quality=QualityConfig(collector=COLLECTOR),
+    )
 )
 CHALLENGED = 'SIP/2.0 401 Unauthorized\r\nWWW-Authenticate: Digest realm="vq", nonce="n", qop="auth"\r\n\r\n'
 BUSY = "SIP/2.0 503 Service Unavailable\r\nRetry-After: 60 (soon)\r\n\r\n"

@@ -87,22 +87,6 @@ def test_the_branch_is_that_of_the_transaction() -> None:
     assert (len(same), len({*same, branch_of(other), branch_of(elsewhere)})) == (1, 3)
 
 
-@pytest.mark.parametrize(
-    "datagram",
-    [
-        b"",
-        b"\r\n\r\n",
-        b"\0\1\0\0!\x12\xa4B",
-        b"SIP/2.0 200 OK\r\n\r\n",
-        b"INVITE x\r\n",
-        b"Via:x sip:a SIP/2.0\r\n",
-        b"INVITE sip:a SIP/2.0\rVia: x\r\n",
-    ],
-)
-def test_what_is_no_request_has_no_method(datagram: bytes) -> None:
-    assert forwarding.method_of(datagram) == b""
-
-
 def test_without_a_via_nothing_can_be_answered() -> None:
     without = request("Subject: none")
     assert forwarding.forwarded(without, SOURCE, VIA) is None
@@ -139,12 +123,6 @@ def test_a_refusal_is_a_whole_response() -> None:
 def test_a_response_that_leads_to_no_address_is_dropped(host: str, port: str) -> None:
     via = f"Via: SIP/2.0/UDP 127.0.0.1:5060;branch=z9hG4bKx;{forwarding.SOURCE}={host};{forwarding.PORT}={port}"
     assert forwarding.returned(f"SIP/2.0 200 OK\r\n{via}\r\n\r\n".encode()) is None
-
-
-def test_the_sender_of_a_request_is_the_one_its_response_names() -> None:
-    assert forwarding.sender_port(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 10.0.0.1:5071;branch=z9hG4bKx\r\n\r\n") == 5071
-    assert forwarding.sender_port(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKx\r\n\r\n") == 0
-    assert forwarding.sender_port(request("Via: SIP/2.0/UDP 10.0.0.1:5071")) == 0
 
 
 @pytest.mark.parametrize("filler", [" ", "\t", ";", "; ", ";rport ", ";received ", "a"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cc_tts.config.schema import AuthConfig, RegistrationConfig, RtpConfig, SipConfig
-from cc_tts.config.sections.log import LogConfig
+from cc_tts.config import load as config
 from cc_tts.ua import messages
+from cc_tts.ua.client import settings_of
 from cc_tts.ua.trace.tracer import Tracer
 from tests.fakes.fake_line import FakeClock
 from tests.support.hep_decoder import decode
@@ -27,14 +27,7 @@ def leg(sip_call_id: str, stream: int) -> Any:
 
 
 def settings_with(hep: str) -> messages.UaSettings:
-    return messages.UaSettings(
-        sip=SipConfig(hep=hep, trace_messages=0),
-        rtp=RtpConfig(),
-        registration=RegistrationConfig(),
-        auth=AuthConfig(),
-        log=LogConfig(),
-        playout_max_buffered_ms=2000,
-    )
+    return settings_of(config.load(overrides=[f"sip.hep={hep}", "sip.trace_messages=0"]))[0]
 
 
 class Bench:

@@ -7,7 +7,6 @@ is read for a moment, as closing a connection with unread bytes would take the a
 
 import ctypes
 import ipaddress
-import secrets
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.messages import RefusedCause
+from cc_tts.ua.sip import forwarding
 from cc_tts.ua.sip import message as sip_message
 
 _OVERFLOW: Final = 171_062
@@ -176,22 +176,12 @@ def answer_to(head: str, *, is_cut: bool, server: str) -> bytes:
     start = head.partition("\r\n")[0]
     if start.startswith("ACK ") or not sip_message.request_uri(head) or sip_message.is_ambiguous(head):
         return b""
-    vias = sip_message.header_values(head, "via", "v")
-    if not vias:
+    if not sip_message.header_values(head, "via", "v"):
         return b""
-    to = sip_message.header_value(head, "to")
-    tag = "" if sip_message.dialog_of(head) else f";tag={secrets.token_hex(8)}"
-    lines = [
-        f"SIP/2.0 {_status(start, head, is_cut=is_cut)}",
-        *(f"Via: {via}" for via in vias),
-        f"From: {sip_message.header_value(head, 'from')}",
-        f"To: {to}{tag}",
-        f"Call-ID: {sip_message.header_value(head, 'call-id')}",
-        f"CSeq: {sip_message.header_value(head, 'cseq')}",
-        *([f"Server: {server}"] if server else []),
-        "Content-Length: 0",
-    ]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+    status = _status(start, head, is_cut=is_cut)
+    return forwarding.response(
+        head.encode("utf-8", "surrogateescape"), status, *([f"Server: {server}"] if server else [])
+    )
 
 
 def _status(start: str, head: str, *, is_cut: bool) -> str:

@@ -7,7 +7,7 @@ the clock appends, the SIP thread takes.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,12 +38,8 @@ Tick = bytes | tuple[bytes, bytes] | bool | None
 """
 
 
-class Taken(NamedTuple):
-    """Frames of both directions, equally many, followed by ``num_lost`` dropped ones."""
-
-    received: bytes
-    sent: bytes
-    num_lost: int
+Taken = tuple[bytes, bytes, int]
+"""Received and sent frames, equally many, and the number of dropped ones that follow them."""
 
 
 class RecordingTap:
@@ -127,7 +123,7 @@ class RecordingTap:
         self._num_taken += num
         ticks = [self._ticks.popleft() for _ in range(num)]
         try:
-            return (Taken(received, b"".join(cast("list[bytes]", ticks)), 0),)
+            return ((received, b"".join(cast("list[bytes]", ticks)), 0),)
         except TypeError:  # some ticks have no audio
             return self._pieces(ticks, received)
 
@@ -175,7 +171,7 @@ def mixed(frame: bytes, other: bytes) -> bytes:
 
 
 def _piece(both: Sequence[tuple[bytes, bytes]], num_lost: int) -> Taken:
-    return Taken(b"".join([each[0] for each in both]), b"".join([each[1] for each in both]), num_lost)
+    return b"".join([each[0] for each in both]), b"".join([each[1] for each in both]), num_lost
 
 
 def _frames_of(pcm: bytes, silence: bytes) -> tuple[bytes, ...]:

@@ -99,11 +99,16 @@ def refusal(request: bytes, source: Address, *, retry_after_s: int) -> tuple[byt
     if found is None:
         return None
     marked = head[: found.start(1)] + _with_source(found[1], source) + head[found.end(1) :]
-    tag = b";tag=" + hashlib.blake2b(call_id_of(head), digest_size=6).hexdigest().encode()
-    headers = [each[0] + tag if each[1] and not _TAG.search(each[0]) else each[0] for each in _COPIED.finditer(marked)]
-    end = f"Retry-After: {retry_after_s}\r\nContent-Length: 0\r\n\r\n".encode()
-    text = b"\r\n".join([b"SIP/2.0 503 Service Unavailable", *headers, end])
+    text = response(marked, "503 Service Unavailable", f"Retry-After: {retry_after_s}")
     return text, (source[0], _reply_port(found[1], source))
+
+
+def response(head: bytes, status: str, *headers: str) -> bytes:
+    """Return a response without a transaction to the request with these headers (RFC 3261 §8.2.6.2, §8.2.7)."""
+    tag = b";tag=" + hashlib.blake2b(call_id_of(head), digest_size=8).hexdigest().encode()
+    copied = [each[0] + tag if each[1] and not _TAG.search(each[0]) else each[0] for each in _COPIED.finditer(head)]
+    end = "".join(f"{each}\r\n" for each in (*headers, "Content-Length: 0", ""))
+    return b"\r\n".join([f"SIP/2.0 {status}".encode(), *copied, end.encode()])
 
 
 def _head(message: bytes) -> bytes:

@@ -1,5 +1,7 @@
 """Frames of both directions on their way to a recording, tick by tick."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,6 @@ from cc_tts.ua.recording.tap import (
     CAPTURE_FRAMES,
     MAX_FRAMES,
     RecordingTap,
-    Taken,
     mixed,
 )
 
@@ -33,8 +34,14 @@ def tap(*, beeps: bool = False) -> RecordingTap:
     return RecordingTap(AudioFormat(8000), beeps=beeps)
 
 
-def take(recorded: RecordingTap) -> Taken:
-    pieces = recorded.take()
+class Taken(NamedTuple):
+    received: bytes
+    sent: bytes
+    num_lost: int
+
+
+def take(recorded: RecordingTap, *, is_last: bool = False) -> Taken:
+    pieces = [Taken(*each) for each in recorded.take(is_last=is_last)]
     assert all(not each.num_lost for each in pieces[:-1])
     received, sent = b"".join(each.received for each in pieces), b"".join(each.sent for each in pieces)
     return Taken(received, sent, pieces[-1].num_lost if pieces else 0)
@@ -85,7 +92,7 @@ def test_a_tick_that_is_not_over_is_taken_later() -> None:
 def test_frames_that_nobody_takes_are_left_out_and_counted() -> None:
     recorded = tap()
     ticks(recorded, MAX_FRAMES + 7)
-    (taken,) = recorded.take(is_last=True)
+    taken = take(recorded, is_last=True)
     assert len(taken.received) == len(taken.sent) == MAX_FRAMES * 320
     assert taken.num_lost == 7
     ticks(recorded, 3)
@@ -109,7 +116,7 @@ def test_what_cannot_be_received_any_more_is_silence() -> None:
         recorded.sent(number * TICK_NS, frame(number))
     assert values(take(recorded).sent) == [1, 2]
     recorded.received(b"".join(frame(100 + number) for number in range(2, CAPTURE_FRAMES + 3)))
-    (rest,) = recorded.take(is_last=True)
+    rest = take(recorded, is_last=True)
     assert values(rest.received) == [100 + number for number in range(3, CAPTURE_FRAMES + 3)]
 
 

@@ -16,13 +16,11 @@ INVITE = (
 def test_the_answer_repeats_what_it_must() -> None:
     lines = answer_to(INVITE, is_cut=True, server="cc-tts").decode().split("\r\n")
     assert lines[0] == "SIP/2.0 513 Message Too Large"
-    assert [line for line in lines if line.startswith("Via")] == [
+    assert [line for line in lines if line[0:1] in ("V", "v")] == [
         "Via: SIP/2.0/TCP 192.0.2.9;branch=z9hG4bKa",
-        "Via: SIP/2.0/TCP 192.0.2.8;branch=z9hG4bKb",
+        "v: SIP/2.0/TCP 192.0.2.8;branch=z9hG4bKb",
     ]
-    assert {"From: <sip:a@b>;tag=1", "Call-ID: c", "CSeq: 7 INVITE", "Server: cc-tts", "Content-Length: 0"} <= set(
-        lines
-    )
+    assert {"f: <sip:a@b>;tag=1", "Call-ID: c", "CSeq: 7 INVITE", "Server: cc-tts", "Content-Length: 0"} <= set(lines)
     (to,) = [line for line in lines if line.startswith("To: ")]
     assert to.startswith("To: <sip:say@192.0.2.1>;tag=")
     assert len(to) > len("To: <sip:say@192.0.2.1>;tag=") + 8

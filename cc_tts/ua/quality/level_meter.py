@@ -5,12 +5,11 @@ from typing import Final
 import numpy as np
 
 from cc_tts.clock import NS_PER_MS
+from cc_tts.media import g711
 from cc_tts.media.quality import SILENCE_DBOV, Levels, level_dbov
 
 LOOK_MS: Final = 5000
 """A measurement ends after this time unless it is requested again (unmeasured)."""
-_ULAW_BIAS: Final = 0x84
-"""This is added to an amplitude before it is coded (ITU-T G.711)."""
 
 
 class LevelMeter:
@@ -55,4 +54,4 @@ def mean_amplitude(pcm: bytes) -> float:
 
 def amplitude_of(pjmedia_level: int) -> int:
     """Return the mean amplitude of a frame, which PJMEDIA's bridge gives as the complement of a μ-law sample, 0 to 127."""
-    return ((((pjmedia_level & 0x0F) << 3) + _ULAW_BIAS) << ((pjmedia_level & 0x70) >> 4)) - _ULAW_BIAS
+    return abs(int.from_bytes(g711.ulaw_decode(bytes((pjmedia_level ^ 0xFF,))), "little", signed=True))

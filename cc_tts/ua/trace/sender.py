@@ -21,12 +21,12 @@ log = logs.get(__name__)
 
 
 class HepSender:
-    """The sender for one capture server. ``num_sent`` and ``num_dropped`` count from the start."""
+    """The sender for one capture server."""
 
     def __init__(self, target: Address) -> None:
         self._target = target
         self._socket: socket.socket | None = None
-        self.num_sent = self.num_dropped = 0
+        self._num_sent = self._num_dropped = 0
         self._closing = threading.Event()
         if not self._connect_to(target, flags=socket.AI_NUMERICHOST):
             threading.Thread(target=self._look_up, name="look up sip.hep", daemon=True).start()
@@ -35,13 +35,18 @@ class HepSender:
         """Send a packet, or drop it; ``None`` stands for one that is too long."""
         connected = self._socket
         if packet is None or connected is None:
-            self.num_dropped += 1
+            self._num_dropped += 1
             return
         try:
             connected.send(packet)
-            self.num_sent += 1
+            self._num_sent += 1
         except OSError:  # full, or an ICMP error of a packet before
-            self.num_dropped += 1
+            self._num_dropped += 1
+
+    def take_counts(self) -> tuple[int, int]:
+        """Return how many packets were sent and dropped since the last time."""
+        counts, self._num_sent, self._num_dropped = (self._num_sent, self._num_dropped), 0, 0
+        return counts
 
     def close(self) -> None:
         self._closing.set()

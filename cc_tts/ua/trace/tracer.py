@@ -58,7 +58,6 @@ class Tracer:
         self._report = send
         self._intake: Intake | None = None
         self._rtcp: deque[tuple[int, int, bytes, bool]] = deque(maxlen=MAX_RTCP)
-        self._reported = (0, 0)
         self._round = 0
         self._streams: dict[int, str] = {}
         """The call of each stream, as of the last time when one was not found."""
@@ -77,7 +76,7 @@ class Tracer:
             self._ring = None
         if self._sender is not None and before.hep != now.hep:
             self._sender.close()
-            self._sender, self._reported = None, (0, 0)
+            self._sender = None
         self._begin(settings)
 
     def listen(self, intake: Intake) -> None:
@@ -247,12 +246,9 @@ class Tracer:
     def report_counts(self) -> None:
         """Report how many packets were sent and dropped since the last time, if there were any."""
         self._round += 1
-        if self._sender is None:
-            return
-        now = (self._sender.num_sent, self._sender.num_dropped)
-        before, self._reported = self._reported, now
-        if now != before:
-            self._report(messages.HepCounts(sent=now[0] - before[0], dropped=now[1] - before[1]))
+        sent, dropped = self._sender.take_counts() if self._sender is not None else (0, 0)
+        if sent or dropped:
+            self._report(messages.HepCounts(sent=sent, dropped=dropped))
 
 
 def _media_of(leg: Any) -> tuple[str, hep.Address, hep.Address] | None:

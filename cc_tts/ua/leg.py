@@ -15,6 +15,7 @@ from cc_tts.ua.hold_request import HoldRequest
 from cc_tts.ua.leg_media import LegMedia, LegServices
 from cc_tts.ua.leg_state import LegEvent, LegState
 from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.pjsip.own_requests import OwnRequests
 from cc_tts.ua.pjsip.sip_thread import callback, pj_detail
 from cc_tts.ua.process.served_call import ServedCall
 from cc_tts.ua.refer.leg import LegRefer
@@ -60,7 +61,7 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         self.is_incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
         self._hold: HoldRequest | None = None
-        self._reinvites: set[int] = set()  # transactions that have no final response yet
+        self._reinvites = OwnRequests(services.library, services.clock)
         self._redirects: Redirects | None = None  # how far a 3xx is followed; None: not at all
         self.originate: messages.Originate | None = None
         """The server's command that placed an outgoing call."""
@@ -334,7 +335,7 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
             return
         if self._is_established:
             # PJSIP reports an INVITE that it repeats before it reports that the first one has its response
-            (self._reinvites.add if is_pending else self._reinvites.discard)(int(change.tsx.pjTransaction))
+            self._reinvites.note(change)
         is_news = not is_pending and change.prevState < pj.PJSIP_TSX_STATE_COMPLETED
         if self._hold is not None and is_news and not self.is_over:
             is_repeated = bool(self._reinvites)
@@ -408,10 +409,8 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
 
     def _give_up_reinvite(self) -> None:
         """End its re-INVITE as well: PJSUA would apply the response to the call that has its slot by then."""
-        if self._reinvites:
+        if self._reinvites.end():
             self._hold = None
-        while self._reinvites:
-            self._services.library.end_transaction(self._reinvites.pop(), pj.PJSIP_SC_REQUEST_TERMINATED)
 
     def _follows(self, target: str, response: str) -> bool:
         if self._redirects is None or self._ended_by is not None:

@@ -13,6 +13,7 @@ from cc_tts.clock import NS_PER_MS
 from cc_tts.ua import messages
 from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.pjsip.own_requests import OwnRequests
 from cc_tts.ua.refer import message as refer
 from cc_tts.ua.sip import message as sip_message
 
@@ -26,12 +27,9 @@ class LegRefer:
     def __init__(self, services: LegServices, call: Any, call_id: str) -> None:
         self._call: Any = weakref.proxy(call)  # see LegMedia
         self._call_id = call_id
-        self._clock = services.clock
-        self._library = services.library
         self._send = services.send
         self._cseq: int | None = None  # of the REFER whose notifications are followed
-        self._pending: set[int] = set()  # transactions that have no final response yet
-        self._sent_ns = 0
+        self._pending = OwnRequests(services.library, services.clock)
         self._notified_cseq = -1
         self._is_over = False  # nothing more will be reported about it
         self.told: tuple[messages.TransferProgress, ...] = ()
@@ -46,19 +44,15 @@ class LegRefer:
         headers = {"Refer-To": refer.refer_to(transfer.to, transfer.headers), "Referred-By": f"<{referred_by}>"}
         pj_info.add_headers(param, headers)
         self._cseq, self.told, self._is_over = None, (), False
-        self._sent_ns = self._clock.now_ns()
         self._call.sendRequest(param)
 
     def changed(self, change: Any) -> None:
         """The transaction of a REFER has changed its state. After a 401 the REFER is sent again, with another CSeq."""
-        transaction, sip_code = int(change.tsx.pjTransaction), int(change.tsx.statusCode)
         if change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED:
-            self._pending.add(transaction)
             self._cseq = refer.cseq_of(str(change.tsx.lastTx.wholeMsg))
-        elif transaction in self._pending:
-            self._pending.remove(transaction)
-            if not self._pending:
-                self._tell("answer", sip_code, is_last=sip_code >= 300)  # noqa: PLR2004 - no success (RFC 3261 §7.2)
+        if self._pending.note(change) and not self._pending:
+            sip_code = int(change.tsx.statusCode)
+            self._tell("answer", sip_code, is_last=sip_code >= 300)  # noqa: PLR2004 - no success (RFC 3261 §7.2)
 
     def take(self, notification: refer.Notification) -> bool:
         """Handle a NOTIFY; return whether it belongs to a subscription of ours. A repeated or older one has no effect."""
@@ -71,14 +65,11 @@ class LegRefer:
         return True
 
     def tick(self, now_ns: int) -> None:
-        if self._pending and now_ns - self._sent_ns >= ANSWER_TIMEOUT_NS:
-            self.end()
+        if self._pending.end(before_ns=now_ns - ANSWER_TIMEOUT_NS):
             self._tell("answer", pj.PJSIP_SC_REQUEST_TIMEOUT, is_last=True)
 
     def end(self) -> None:
-        pending, self._pending = self._pending, set()
-        for each in pending:
-            self._library.end_transaction(each, pj.PJSIP_SC_REQUEST_TERMINATED)
+        self._pending.end()
 
     def _tell(self, by: messages.ToldBy, sip_code: int, *, is_last: bool) -> None:
         progress = messages.TransferProgress(call_id=self._call_id, by=by, sip_code=sip_code, is_last=is_last)

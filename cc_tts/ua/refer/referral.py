@@ -16,6 +16,7 @@ from cc_tts.config.sip_uri import AllowedTargets
 from cc_tts.ua import messages
 from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
+from cc_tts.ua.pjsip.own_requests import OwnRequests
 from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.refer import message as refer
 from cc_tts.ua.refer.request import ReferRequest, refer_request
@@ -50,7 +51,6 @@ class LegReferral:
         self._call: Any = weakref.proxy(call)  # see LegMedia
         self._call_id = call_id
         self._clock = services.clock
-        self._library = services.library
         self._send = services.send
         self._targets: AllowedTargets | None = None
         self._has_server = True
@@ -62,7 +62,7 @@ class LegReferral:
         self._is_begun = self._is_decided = False
         self._last_told = 0
         self._begun_ns = 0
-        self._pending: dict[int, int] = {}  # NOTIFYs that have no final response yet, and when each was sent
+        self._notifies = OwnRequests(services.library, services.clock)
 
     def allow(self, allowed: messages.AllowRefers) -> None:
         self._targets = AllowedTargets(allowed.targets)
@@ -134,11 +134,7 @@ class LegReferral:
         self._has_server = True
 
     def changed(self, change: Any) -> None:
-        transaction = int(change.tsx.pjTransaction)
-        if change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED:
-            self._pending.setdefault(transaction, self._clock.now_ns())
-        else:
-            self._pending.pop(transaction, None)
+        self._notifies.note(change)
 
     def refused(self) -> None:
         """The far side no longer knows its subscription: it gets no further NOTIFY (RFC 6665 §4.2.2)."""
@@ -147,7 +143,7 @@ class LegReferral:
 
     def tick(self, now_ns: int) -> None:
         """Give up NOTIFYs without a response, and a REFER without an outcome."""
-        self.end(before_ns=now_ns - ANSWER_TIMEOUT_NS)
+        self._notifies.end(before_ns=now_ns - ANSWER_TIMEOUT_NS)
         if (
             self._request is not None
             and self._is_begun
@@ -155,12 +151,9 @@ class LegReferral:
         ):
             self._notify(pj.PJSIP_SC_REQUEST_TIMEOUT)
 
-    def end(self, *, before_ns: int | None = None) -> None:
-        """End the NOTIFYs without a response, or those that were sent before this time."""
-        late = [each for each, sent_ns in self._pending.items() if before_ns is None or sent_ns <= before_ns]
-        for each in late:
-            del self._pending[each]
-            self._library.end_transaction(each, pj.PJSIP_SC_REQUEST_TERMINATED)
+    def end(self) -> None:
+        """End the NOTIFYs without a response."""
+        self._notifies.end()
 
     def _notify(self, sip_code: int) -> None:
         """Send a NOTIFY with a status line (RFC 3515 §2.4.5); a final status ends the subscription."""

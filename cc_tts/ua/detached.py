@@ -30,7 +30,7 @@ log = logs.get(__name__)
 
 
 class KeptReports:
-    """What is kept for the next server: ended calls until a server has confirmed the end, since one that dies may not have
+    """Keeps reports for the next server: ended calls until a server has confirmed the end, since one that dies may not have
     read or recorded it, and the utterances that are over while there is no server. ``snapshot`` returns the snapshot of a
     call that ends. Runs on: the SIP thread.
     """
@@ -97,7 +97,7 @@ class ServerLink:
     def __init__(self, channel: ChildChannel, media: Callable[[Message, bytes], bool]) -> None:
         self.channel = channel
         self.commands: deque[Message | Successor | None] = deque()
-        """What the servers have sent. ``None``: the channel to one has ended; every command on it came before this."""
+        """The commands of all servers, in order. ``None``: the channel to one has ended, after all its commands."""
         self.is_detached = False
         self._media = media
         self._socket: AdoptionSocket | None = None

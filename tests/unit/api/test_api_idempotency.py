@@ -1,4 +1,4 @@
-"""The store behind Idempotency-Key: expiry, room, races. Time is a number here."""
+"""The store behind Idempotency-Key: expiry, room, what is kept. Time is a number here."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Small things: tokens, the fakes' likeness to the real classes, the metrics' names."""
+"""Small things: tokens do not show, and the metrics' names."""
 
 import re
 

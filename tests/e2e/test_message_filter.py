@@ -203,6 +203,7 @@ async def test_what_follows_a_body_of_zero_bytes_is_no_body(server: Server) -> N
         caller.send("INVITE", headers=b"Content-Length: 0\r\n\r\n", body="junk", content_type="")
         assert (await caller.final()).status == 200
         caller.ack()
+        await caller.request("BYE")  # nobody has answered the offer in the 200
 
 
 async def test_warnings_of_pjsip_do_not_name_the_machine(server: Server) -> None:
@@ -238,12 +239,11 @@ async def test_a_part_for_sdp_that_is_blank(server: Server, text: str) -> None:
 async def test_an_offer_that_repeats_its_formats(server: Server) -> None:
     for formats in ("0 0 0 101 101", "101 101 0", "8 0 8 0 101 101"):
         async with RawCaller("silent", server.sip_port) as caller:
-            caller.invite(formats=formats)
-            assert (await caller.final()).status in (200, 488)
-            caller.ack()
-            caller.invite(formats=formats)
-            assert (await caller.final()).status in (200, 488)
-            caller.ack()
+            for _ in range(2):
+                caller.invite(formats=formats)
+                assert (await caller.final()).status in (200, 488)
+                caller.ack()
+            assert (await caller.bye()).status in (200, 481)
 
 
 async def test_an_ack_without_our_tag_behind_a_cancel_is_nobodys(server: Server) -> None:

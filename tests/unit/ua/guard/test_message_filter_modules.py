@@ -27,6 +27,8 @@ def test_an_offer_is_looked_at_in_its_place(filtered: Filtered, method: str, to_
     assert filtered.receive(method, body=GOOD, to_tag=to_tag) == "passed"
     assert filtered.receive(method, to_tag=to_tag) == "passed"
     assert filtered.receive(method, body=GOOD + "a=\r\n", to_tag=to_tag) == 400, "PJSIP cannot read it"
+    assert filtered.receive(method, body="hello", to_tag=to_tag) == 415
+    assert filtered.header("Accept") == "application/sdp"
     assert filtered.receive("BYE", body=BAD, to_tag="ours") == "passed"
 
 

@@ -299,10 +299,11 @@ class UserAgent(Agent[Leg]):
         self._send(messages.SettingsApplied(refused=refused))
 
     def _originate(self, message: messages.Originate) -> None:
-        if self._capacity.is_full(self.num_calls) or self._lateness.refusing:
+        self._reap()
+        capacity = self._capacity
+        if capacity.is_full(self.num_calls) or capacity.is_crowded(len(self._legs)) or self._lateness.refusing:
             self._send(messages.CallEnded(call_id=message.call_id, sip_code=503, ended_by="full", quality=Quality()))
             return
-        self._reap()
         leg = self._new_leg(self._accounts.placing(message.trunk), pj.PJSUA_INVALID_ID, message.call_id)
         leg.originate = message
         self._legs[message.call_id] = leg
@@ -315,7 +316,7 @@ class UserAgent(Agent[Leg]):
             self._capacity.cool(leg.media.rtp_ports)
             leg.media.rtp_ports = set()
             self._capacity.note_closing()
-            if self._capacity.is_pjsua_full():
+            if self._capacity.is_pjsua_full() or self._capacity.is_crowded(len(self._legs)):
                 leg.finish(sip_code=pj.PJSIP_SC_NOT_ACCEPTABLE_HERE)
             else:
                 leg.place(self._settings, self._may_redirect)

@@ -1,5 +1,5 @@
-"""TCP connections that come and go by the hundred: PJLIB's 64 places in the PyPI wheel are bounded before an assertion of it
-ends the process, and so every call.
+"""TCP connections, and calls that fail at once, by the hundred: PJLIB in the PyPI wheel has 64 places for sockets, and an
+assertion that one is free ends the process, and so every call.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import pytest
 
 from cc_tts.ua import pjsua2_build
 from lab.configured import server_with, ua_pid
-from lab.ports import HOST
+from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, tcp_options
 
 pytestmark = [
@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 NUM_CONNECTIONS = 2000
+NUM_PLACED = 400
 CLOSED_AGAIN_S = 0.7
 """PJLIB keeps the place of a closed socket for less."""
 SILENT_S = 20.0
@@ -78,4 +79,19 @@ async def test_silent_connections_that_take_every_place_are_closed(tmp_path: Pat
                 await asyncio.sleep(CLOSED_AGAIN_S)
         for _, writer in silent:
             writer.transport.abort()
+        assert ua_pid(server) == first_pid
+
+
+async def test_a_call_outlives_hundreds_of_placed_calls_that_fail_at_once(tmp_path: Path) -> None:
+    async with server_with(tmp_path) as server, RawCaller("silent", server.sip_port) as caller:
+        await caller.establish()
+        first_pid = ua_pid(server)
+        nobody = f"sip:bob@{HOST}:{free_ports()};transport=tcp"
+
+        async def place_some() -> None:
+            for _ in range(NUM_PLACED // 4):
+                assert (await server.post("/v1/calls", {"to": nobody}))[0] in (201, 503)
+
+        await asyncio.gather(*(place_some() for _ in range(4)))
+        assert (await caller.bye()).status == 200
         assert ua_pid(server) == first_pid

@@ -7,18 +7,23 @@ from typing import Final
 from urllib.parse import unquote
 
 MAX_URI_CHARS: Final = 512  # unmeasured
+MAX_HOST_CHARS: Final = 242
+"""The longest name of a host: with ``_sips._tcp.`` before it (RFC 3263 §4.1) a name has no more than 253 characters
+(RFC 1035 §2.3.4). The PyPI wheel of PJSIP asserts that of each name that it looks up.
+"""
 MAX_PORT: Final = 65_535  # 16 bits, as the kernel and the protocols have it
 _ESCAPED_CONTROL: Final = re.compile(r"%(?:[01][0-9A-F]|7F)", re.IGNORECASE)
 _URI: Final = re.compile(
     r"sips?:"
     r"(?:(?:[A-Za-z0-9\-_.!~*'()&=+$,;/#]|%[0-9A-Fa-f]{2})+@)?"
-    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]+\])"
+    r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]+\])"
     r"(?::(?P<port>[0-9]{1,5}))?"
     r"(?:;[A-Za-z0-9\-_.!~*'()\[\]/:&+$%]+(?:=[A-Za-z0-9\-_.!~*'()\[\]/:&+$%]*)?)*",
     re.IGNORECASE,
 )
 """``sip:user@host:port;parameters`` (RFC 3261 §19.1.1; ``#`` in the user is what PBXs send for feature codes)."""
 _PARTS: Final = re.compile(r"(sips?):(?:([^@]*)@)?(\[[^\]]*\]|[^:;?@]+)(?::([0-9*]+))?((?:;[^?]*)?)", re.IGNORECASE)
+_MADDR: Final = re.compile(r";\s*maddr\s*=\s*([^;?,>\s]*)", re.IGNORECASE)
 _HARMLESS: Final = frozenset({"transport", "user"})
 """Parameters that do not change the called party (RFC 3261 §19.1.1); ``maddr`` would send the request elsewhere."""
 _DEFAULT_PORTS: Final = {"sip": "5060", "sips": "5061"}
@@ -37,11 +42,23 @@ def uri_fault(uri: str) -> str | None:
     match = _URI.fullmatch(uri)
     if match is None:
         return "write a SIP URI as in sip:1000@pbx.example.com:5060, without <>, spaces, password and ?headers"
+    if not all(map(may_be_host, (match["host"], *maddrs_of(uri)))):
+        return f"a host has at most {MAX_HOST_CHARS} characters"
     if match["port"] is not None and not 0 < int(match["port"]) <= MAX_PORT:
         return f"a port is 1 to {MAX_PORT}"
     if _ESCAPED_CONTROL.search(uri):
         return "no escaped control characters"
     return None
+
+
+def maddrs_of(text: str) -> list[str]:
+    """Return the values of ``maddr`` in a URI or a Via. Its name may be escaped."""
+    return _MADDR.findall(unquote(text))
+
+
+def may_be_host(text: str) -> bool:
+    """Whether it is short enough for a host, and no quoted string."""
+    return len(text) <= MAX_HOST_CHARS and '"' not in text
 
 
 class AllowedTargets:

@@ -206,6 +206,23 @@ async def test_what_follows_a_body_of_zero_bytes_is_no_body(server: Server) -> N
         await caller.request("BYE")  # nobody has answered the offer in the 200
 
 
+async def test_names_that_are_too_long_to_be_looked_up(server: Server) -> None:
+    name = ".".join(["a" * 60] * 4)  # 243 characters
+    for header in (f"Contact: <sip:x@{name}>", f"m: <sip:x@{HOST};maddr={name}>", f"Record-Route: <sip:{name};lr>"):
+        async with RawCaller("silent", server.sip_port) as caller:
+            caller.invite(headers=header.encode() + b"\r\n")
+            await caller.acknowledge(400)
+    async with RawCaller("silent", server.sip_port) as caller:
+        via = f"OPTIONS sip:a@{HOST} SIP/2.0\r\nVia: SIP/2.0/UDP {caller.own};branch=z9hG4bKlong;maddr={'a' * 300}\r\n"
+        caller.transmit(
+            f"{via}From: <sip:x@y>;tag=1\r\nTo: <sip:a@b>\r\nCall-ID: long\r\nCSeq: 1 OPTIONS\r\n\r\n".encode()
+        )
+        with pytest.raises(TimeoutError):
+            await caller.final(0.5)
+    status, problem = await server.post("/v1/calls", {"to": f"sip:x@{name}"})
+    assert (status, problem["code"]) == (422, "unprocessable")
+
+
 async def test_warnings_of_pjsip_do_not_name_the_machine(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller:
         caller.invite(headers=b"Replaces: none;to-tag=a;from-tag=b\r\n")

@@ -95,6 +95,8 @@ class InboundPolicy:
         Requests in a dialog pass, since the far side of a call that we place need not be an allowed peer, and tags cannot be
         guessed (RFC 3261 §19.3).
         """
+        if sip_message.is_answered_elsewhere(message, host):
+            return self._refuse("malformed", host, _SILENCE)
         is_ambiguous = sip_message.is_ambiguous(message)
 
         def is_new() -> bool:

@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from cc_tts.config.sip_uri import maddrs_of, may_be_host
+
 MAX_HEADERS: Final = 64  # unmeasured
 MAX_VALUE_CHARS: Final = 65_535
 """No build of PJSIP accepts a longer message, so no value is cut."""
@@ -36,9 +38,8 @@ MAX_LENGTH_DIGITS: Final = 9
 """The most digits of Content-Length: PJSIP accepts no more than 65,535 bytes."""
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
 _SIP_URI: Final = re.compile(
-    r"sips?:(?:[^@<>\s]+@)?(?:\[[0-9a-f:.]+\]|[\w.-]{1,253})(?::\d{1,5})?(?:[;?][^<>\s]*)?", re.IGNORECASE | re.ASCII
+    r"sips?:(?:[^@<>\s]+@)?(?:\[[0-9a-f:.]+\]|([\w.-]+))(?::\d{1,5})?(?:[;?][^<>\s]*)?", re.IGNORECASE | re.ASCII
 )
-"""PJSIP asserts that the name of a host is no longer (RFC 1035 §2.3.4)."""
 _ADDRESSES: Final = re.compile(r"(?:[^,<]|<[^>]*>)+")
 _EXPIRES: Final = re.compile(r";\s*expires\s*=\s*([^\s;,>]*)", re.IGNORECASE)
 _DTMF_RELAY: Final = re.compile(r"[ \t]*signal[ \t]*=([^=]*)", re.IGNORECASE)
@@ -104,7 +105,18 @@ def has_foreign_uri(message: str, *names: str) -> bool:
 
 def _has_sip_uris(value: str) -> bool:
     addresses = _ADDRESSES.findall(_QUOTED.sub("", value))
-    return bool(addresses) and all(_SIP_URI.fullmatch(uri_of(address)) for address in addresses)
+    uris = [_SIP_URI.fullmatch(uri_of(address)) for address in addresses]
+    return (
+        bool(uris)
+        and all(uri and may_be_host(uri[1] or "") for uri in uris)
+        and all(map(may_be_host, maddrs_of(value)))
+    )
+
+
+def is_answered_elsewhere(message: str, source: str) -> bool:
+    """Whether the first Via has the answer sent to another host than its source (``maddr``, RFC 3261 §18.2.2)."""
+    via = next(iter(header_values(message, "via", "v")), "")
+    return any(host != source for host in maddrs_of(via))
 
 
 def first_uri(value: str) -> str:

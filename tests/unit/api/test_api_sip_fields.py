@@ -57,6 +57,9 @@ def test_usable_uris(uri: str) -> None:
         "sip:bob@-host",
         "sip:böb@host",
         "sip:bob@host;" + "a" * 512,
+        "sip:bob@" + "a" * 243,
+        "sip:bob@host;maddr=" + "a" * 243,
+        "sip:bob@host;%6Daddr=" + "a" * 243,
     ],
 )
 def test_unusable_uris(uri: str) -> None:

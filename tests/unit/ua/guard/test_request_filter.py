@@ -9,7 +9,7 @@ import pytest
 from cc_tts.config import load as config
 from cc_tts.ua.client import settings_of
 from cc_tts.ua.guard.message_filter import METHODS
-from tests.fakes.filtered_messages import MAX_BYTES, Filtered
+from tests.fakes.filtered_messages import HOST, MAX_BYTES, Filtered
 
 pytestmark = pytest.mark.unit
 
@@ -170,6 +170,27 @@ def test_another_scheme_is_416(uri: str) -> None:
     assert [filtered.receive(method, uri=uri) for method in ("INVITE", "OPTIONS", "BYE")] == [416] * 3
     assert filtered.receive("INVITE", uri="SIPS:a@b") == "passed"
     assert Filtered('sip.allowed_peers=["198.51.100.1"]').receive("INVITE", uri=uri) == "silence"
+
+
+LONG = "a" * 243
+"""With ``_sips._tcp.`` before it PJSIP asserts that a name is shorter."""
+
+
+@pytest.mark.parametrize("name", ["Contact", "Record-Route"])
+def test_a_host_is_short_enough_to_be_looked_up(name: str) -> None:
+    filtered = Filtered()
+    for uri in (f"sip:a@{LONG}", f"sip:a@b;maddr={LONG}", f"sip:a@b;%6dADDR = {LONG}", f'sip:a@b;maddr="a;{LONG}"'):
+        assert filtered.receive("INVITE", f"{name}: <{uri}>") == 400, uri
+    assert filtered.receive("INVITE", f"{name}: <sip:a@{LONG[1:]};maddr={LONG[1:]}>") == "passed"
+
+
+@pytest.mark.parametrize("method", ["INVITE", "OPTIONS", "BYE"])
+def test_no_answer_is_sent_elsewhere_than_to_the_source(method: str) -> None:
+    filtered = Filtered()
+    for where in (LONG, "192.0.2.99", f'"{HOST};{LONG}"', f"{HOST};maddr={LONG}"):
+        for line in (f"Via: SIP/2.0/UDP h;branch=z9hG4bK1;maddr={where}", f"v: SIP/2.0/UDP h ; %6Daddr= {where};rport"):
+            assert filtered.receive(method, line) == "silence", line
+    assert filtered.receive(method, f"Via: SIP/2.0/UDP h;maddr={HOST};branch=z9hG4bK1") != "silence"
 
 
 @pytest.mark.parametrize("line", ["Contact: <tel:+1>", "m: *", "Contact:", "Record-Route: <sip:p;lr>, <tel:+1>"])

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel
-from cc_tts.engines.cosyvoice.model.networks.flow.encoder import EncoderCache
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.layers import join_linears
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
@@ -155,11 +154,9 @@ def parts_of_flow_call(flow: Flow, *, num_rows: int = 1) -> tuple[Counter[str], 
 def _begin(flow: Flow, *given: Any) -> Any:
     """What comes before the estimator, by PyTorch: there is no card to run the kernels."""
     cache = given[-1]
-    if isinstance(cache, EncoderCache):
-        by_pytorch = {name: replace(getattr(cache, name), in_place=False, fused=False) for name in ("tokens", "frames")}
-        cache = replace(cache, **by_pytorch)
+    by_pytorch = replace(cache, paged=tuple(replace(pages, in_place=False, fused=False) for pages in cache.paged))
     begin: Callable[..., Any] = flow._begin  # noqa: SLF001
-    return begin(*given[:-1], cache)
+    return begin(*given[:-1], by_pytorch)
 
 
 def published_kernels(generation: Generation, name: str, *, fused: bool) -> list[int]:

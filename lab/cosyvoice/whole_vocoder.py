@@ -29,7 +29,7 @@ class CoarseSource(Source):
 
     def _phase(self, f0: Tensor) -> Tensor:
         hop = self.config.hop_samples
-        phase = self._turns(f0).cumsum(dim=1) * 2 * math.pi  # [B, T, harmonics]
+        phase = self.turns(f0).cumsum(dim=1) * 2 * math.pi  # [B, T, harmonics]
         return functional.interpolate(phase.transpose(1, 2) * hop, scale_factor=hop, mode="linear")
 
 

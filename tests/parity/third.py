@@ -191,7 +191,7 @@ def estimator(flow: Flow, recorded: Recorded) -> Comparisons:
     x, mu, cond = (recorded.tensor(key).mT.to(dtype) for key in ("est_x", "est_mu", "est_cond"))
     speaker, moments = recorded.tensor("est_spk").to(dtype), recorded.tensor("est_t")
     num_rows, num_frames, _ = x.shape
-    yield recorded.compare("est_time", dit.time_embed(moments))
+    yield recorded.compare("est_time", dit.moment(moments))
     shifts = dit.shifts(moments)
     for streaming in (True, False):
         chunk = flow.config.chunk_frames if streaming else None

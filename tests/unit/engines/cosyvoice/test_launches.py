@@ -4,53 +4,53 @@ import importlib.util
 import shutil
 import sysconfig
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.support.captured_logs import capture_logs
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice import worker_engine  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks import compiling  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.layers import join_linears  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm  # noqa: E402
-from cc_tts.engines.cosyvoice.model.sizes import (  # noqa: E402
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice import worker_engine
+from cc_tts.engines.cosyvoice.model.networks import compiling
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice.model.networks.layers import join_linears
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm
+from cc_tts.engines.cosyvoice.model.sizes import (
     EncoderConfig,
     EstimatorConfig,
     FlowConfig,
     Generation,
     LmConfig,
 )
-from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall  # noqa: E402
-from lab.cosyvoice.launches import (  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall
+from lab.cosyvoice.launches import (
     GENERATED,
     kernels_of,
     lm_step,
     parts_of_flow_call,
     published_operators,
 )
-from tests.fakes.replayed_graphs import ReplayedGraphs  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from tests.fakes.replayed_graphs import ReplayedGraphs
+from tests.support.torch_threads import one_thread
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(900)]
 
 OPERATORS: Final[dict[Generation, dict[str, int]]] = {
     2: {"lm_step": 527, "flow_call": 9386, "vocoder_call": 862},
-    3: {"lm_step": 526, "flow_call": 4709, "vocoder_call": 911},
+    3: {"lm_step": 526, "flow_call": 4709, "vocoder_call": 909},
 }
 """With the published sizes; ``bench/results/engine_launches.json`` has them beside the kernels of compiled code."""
 
 _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
 
-def two_layers() -> "SpeechLm":
+def two_layers() -> SpeechLm:
     config = LmConfig(
         hidden_size=32, intermediate_size=64, query_size=32, key_size=16, head_dim=8, num_layers=2, text_vocab_size=300,
         num_speech_codes=200,
@@ -111,7 +111,7 @@ def test_with_kernels_for_cards_a_block_is_five_launches() -> None:
     assert euler.total() <= 3 * 5 + 3 * 2 + 3 + 6
 
 
-def recorded(work: GraphedCall) -> "list[Tensor]":
+def recorded(work: GraphedCall) -> list[Tensor]:
     return [work.call((), x=torch.tensor([value]))[0] for value in (1.0, 2.0)]
 
 
@@ -119,11 +119,11 @@ def test_compiled_code_is_recorded_and_plain_calls_stay_plain(monkeypatch: pytes
     ReplayedGraphs(monkeypatch)
     ways: list[str] = []
 
-    def plain(*_key: int, x: "Tensor") -> "tuple[Tensor]":
+    def plain(*_key: int, x: Tensor) -> tuple[Tensor]:
         ways.append("plain")
         return (x * 2,)
 
-    def compiled(*, x: "Tensor") -> "tuple[Tensor]":
+    def compiled(*, x: Tensor) -> tuple[Tensor]:
         ways.append("compiled")
         return (x + x,)
 
@@ -138,8 +138,8 @@ def test_compiled_code_is_recorded_and_plain_calls_stay_plain(monkeypatch: pytes
 def test_where_the_compiler_fails_there_are_more_kernels_and_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     ReplayedGraphs(monkeypatch)
 
-    def two_graphs(*, x: "Tensor") -> "tuple[Tensor]":
-        torch.compiler.disable(x.tolist)()
+    def two_graphs(*, x: Tensor) -> tuple[Tensor]:
+        torch.compiler.disable(x.tolist)()  # type: ignore[no-untyped-call]
         return (x * 2,)
 
     work = GraphedCall(lambda *, x: (x * 2,), enabled=True, in_few_kernels=compiling.compiled(two_graphs))
@@ -153,7 +153,7 @@ def test_where_the_compiler_fails_there_are_more_kernels_and_a_warning(monkeypat
 def test_a_fault_of_the_work_itself_is_not_the_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     ReplayedGraphs(monkeypatch)
 
-    def broken(*, x: "Tensor") -> "tuple[Tensor]":
+    def broken(*, x: Tensor) -> tuple[Tensor]:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

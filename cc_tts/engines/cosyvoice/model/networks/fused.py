@@ -11,8 +11,8 @@ from typing import Final, Self, cast
 import torch
 from torch import Tensor, nn
 
-from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, JoinedLinears, Span
-from cc_tts.engines.cosyvoice.model.networks.pages import LEAST_SCALE, MOST_INT8, Pages, in_parts
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, JoinedLinears
+from cc_tts.engines.cosyvoice.model.networks.pages import LEAST_SCALE, MOST_INT8, Pages
 
 MOST_ROWS: Final = 256
 """Rows of a product, beyond which a library's is taken to be worth its launches; unmeasured on a card."""
@@ -72,7 +72,7 @@ def product(
 
     assert isinstance(linear, nn.Linear | JoinedLinears)
     normed = ("", None, None, 0.0) if norm is None else (norm.kind, norm.gain, norm.offset, norm.eps)
-    mapped: Tensor = product_kernels.product(x, linear.weight, linear.bias, *normed, activation, gate, residual)
+    mapped: Tensor = product_kernels.product(x, None, linear.weight, linear.bias, *normed, activation, gate, residual)
     return mapped
 
 
@@ -86,25 +86,8 @@ def mixed_onto(
     from cc_tts.engines.cosyvoice.model.networks import product_kernels
 
     assert isinstance(linear, nn.Linear)
-    mapped: Tensor = product_kernels.product_of_parts(*parts, linear.weight, linear.bias, gate, x)
+    mapped: Tensor = product_kernels.product(*parts, linear.weight, linear.bias, "", None, None, 0.0, "", gate, x)
     return mapped
-
-
-def attention(
-    x: Tensor,  # [B, T, out]
-    norm: Norm,
-    project: JoinedLinears,  # to queries, keys and values
-    linear: nn.Module,  # behind attention
-    pages: Pages,  # of this layer
-    span: Span,
-    *,
-    turns: Turns | None = None,
-    gate: Tensor | None = None,
-) -> Tensor:
-    """Attention of normed rows over pages, added to them: projected and kept, attended, and mapped, in three launches."""
-    queries = projected(x, norm, project, pages, span.written, turns)
-    queries = queries.view(*queries.shape[:2], -1, pages.kept.shape[-1]).transpose(1, 2)
-    return mixed_onto(x, in_parts(queries, pages, span), linear, gate)
 
 
 def projected(
@@ -144,12 +127,12 @@ class Contexts:
     kept: Tensor  # [slots, kernel - 1, channels of all]
     slots: Tensor  # [B]
     num_kept: Tensor  # [B]: how many new positions the next call has behind it
+    channels_at: tuple[int, ...]  # where those of each convolution begin
 
     def convolve(
         self,
         conv: CausalConv,
         x: Tensor,  # [B, T, in]
-        channel_at: int,  # where its channels begin
         *,
         norm: nn.Module | None = None,  # of the outputs, followed by Mish
         shift: Tensor | None = None,  # [out]: what is added behind that
@@ -165,6 +148,17 @@ class Contexts:
         if shortcut is not None:
             other = shortcut[1], shortcut[0].weight[..., 0], shortcut[0].bias  # type: ignore[assignment]
         convolved: Tensor = convolution_kernels.convolve(
-            *(x, self.kept, self.slots, self.num_kept, channel_at, conv.flat, conv.bias, *normed, shift, *other)
+            *(
+                x,
+                self.kept,
+                self.slots,
+                self.num_kept,
+                self.channels_at[conv.index],
+                conv.flat,
+                conv.bias,
+                *normed,
+                shift,
+                *other,
+            )
         )
         return convolved

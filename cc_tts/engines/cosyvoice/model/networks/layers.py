@@ -261,6 +261,10 @@ class PastInputs:
         self._left[index] = joined.gather(1, self._last[..., None].expand(-1, -1, x.shape[2]))
         return joined
 
+    def convolve(self, conv: "CausalConv", x: Tensor) -> Tensor:
+        """Convolve new inputs [B, T, C] with those before them."""
+        return conv.over(self.before(x, conv.index))
+
     def keep(self) -> None:
         """Every convolution has been run."""
         self._contexts[self._slots] = torch.cat(self._left, dim=2)

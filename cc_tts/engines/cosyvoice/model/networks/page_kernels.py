@@ -12,7 +12,7 @@ Runs on: the thread that owns the device.
 """
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import torch
 import triton
@@ -285,7 +285,7 @@ def _write_nothing(
 
 
 @torch.library.custom_op("cc_tts::attend_to_pages", mutates_args=())
-def attend(
+def _attend(
     queries: Tensor,  # [B, heads, T, D], those of a head of keys beside each other
     kept: Tensor,  # [pages, page_len, 2, kv_heads, D]
     table: Tensor,  # [B, n]: the pages of each row, from the start of its sequence
@@ -298,128 +298,18 @@ def attend(
     sink: int = 0,  # positions at the start that a window never leaves out
     context: int = 0,  # positions before its own chunk that a query sees in a window
     scales: Tensor | None = None,  # [pages, page_len, 2, kv_heads]
-    distances: Tensor
-    | None = None,  # [B, heads, T, distances]: what is added to scores, by the distance of query and key
+    distances: Tensor | None = None,  # [B, heads, T, distances]: added to scores, by the distance of query and key
     lowest: int = 0,  # the first of the distances
-) -> Tensor:
-    """Mixed values, [B, T, heads * D]."""
-    num_rows, num_heads, num_new, head_dim = queries.shape
-    mixed = queries.new_empty((num_rows, num_new, num_heads * head_dim))
-    parts, sums = mixed, mixed
-    if num_keys > split_keys:
-        parts, sums = _no_parts(queries, kept, num_keys, split_keys)
-    grid = _run_attend(
-        queries, kept, table, starts, num_keys, chunk, split_keys, ends, left_out, sink, context, scales, distances, lowest,
-        parts, sums, is_split=num_keys > split_keys,
-    )  # fmt: skip
-    if num_keys > split_keys:
-        _join_kernel[grid[:2]](
-            parts,
-            sums,
-            mixed,
-            num_new,
-            kept.shape[3],
-            grid[0],
-            grid[2],
-            GROUP=num_heads // kept.shape[3],
-            HEAD_DIM=head_dim,
-            BLOCK_QUERIES=_block_queries(num_heads // kept.shape[3] * num_new),
-            BLOCK_DIM=max(MIN_BLOCK, triton.next_power_of_2(head_dim)),
-            num_warps=NUM_WARPS,
-        )
-    return mixed
-
-
-@attend.register_fake
-def _attend_to_nothing(queries: Tensor, *_others: object) -> Tensor:
-    num_rows, num_heads, num_new, head_dim = queries.shape
-    return queries.new_empty((num_rows, num_new, num_heads * head_dim))
-
-
-@torch.library.custom_op("cc_tts::attend_in_parts", mutates_args=())
-def attend_in_parts(
-    queries: Tensor,
-    kept: Tensor,
-    table: Tensor,
-    starts: Tensor,
-    num_keys: int,
-    chunk: int,
-    split_keys: int,
-    ends: Tensor | None = None,
-    left_out: Tensor | None = None,
-    sink: int = 0,
-    context: int = 0,
-    scales: Tensor | None = None,
-    distances: Tensor | None = None,
-    lowest: int = 0,
+    in_parts: bool = False,  # noqa: FBT002 - an operator has no keyword-only arguments with a default
 ) -> tuple[Tensor, Tensor]:
-    """Attend as :func:`attend`, but return what each part gives: values, [splits, B * kv_heads, group * T, D], and highest
-    score and sum of weights, [..., 2]. Whoever reads them puts them together.
-    """
-    parts, sums = _no_parts(queries, kept, num_keys, split_keys)
-    _run_attend(
-        queries, kept, table, starts, num_keys, chunk, split_keys, ends, left_out, sink, context, scales, distances, lowest,
-        parts, sums, is_split=True,
-    )  # fmt: skip
-    return parts, sums
-
-
-@attend_in_parts.register_fake
-def _attend_in_no_parts(
-    queries: Tensor,
-    kept: Tensor,
-    _table: Tensor,
-    _starts: Tensor,
-    num_keys: int,
-    _chunk: int,
-    split_keys: int,
-    *_others: object,
-) -> tuple[Tensor, Tensor]:
-    return _no_parts(queries, kept, num_keys, split_keys)
-
-
-def _no_parts(queries: Tensor, kept: Tensor, num_keys: int, split_keys: int) -> tuple[Tensor, Tensor]:
-    """Room for the parts of mixed values."""
+    """Mixed values, [B, T, heads * D], and nothing besides; or the parts of :func:`attend_in_parts`."""
     num_rows, num_heads, num_new, head_dim = queries.shape
     num_kv_heads = kept.shape[3]
-    shape = (-(-num_keys // split_keys), num_rows * num_kv_heads, num_heads // num_kv_heads * num_new)
-    return (
-        queries.new_empty((*shape, head_dim), dtype=torch.float32),
-        queries.new_empty((*shape, 2), dtype=torch.float32),
-    )
-
-
-def _block_queries(num_places: int) -> int:
-    block: int = max(MIN_BLOCK, min(BLOCK_QUERIES, triton.next_power_of_2(num_places)))
-    return block
-
-
-def _run_attend(
-    queries: Tensor,
-    kept: Tensor,
-    table: Tensor,
-    starts: Tensor,
-    num_keys: int,
-    chunk: int,
-    split_keys: int,
-    ends: Tensor | None,
-    left_out: Tensor | None,
-    sink: int,
-    context: int,
-    scales: Tensor | None,
-    distances: Tensor | None,
-    lowest: int,
-    mixed: Tensor,
-    sums: Tensor,
-    *,
-    is_split: bool,
-) -> tuple[int, int, int]:
-    """Start the programs, and return how many there are of each kind."""
-    num_rows, num_heads, num_new, head_dim = queries.shape
-    num_kv_heads = kept.shape[3]
-    group, page_len = num_heads // num_kv_heads, kept.shape[1]
+    group, is_split = num_heads // num_kv_heads, in_parts or num_keys > split_keys
     num_programs, block = num_rows * num_kv_heads, _block_queries(group * num_new)
     grid = (num_programs, triton.cdiv(group * num_new, block), triton.cdiv(num_keys, split_keys))
+    parts, sums = _room(queries, kept, num_keys, split_keys, in_parts=is_split)
+    block_dim = max(MIN_BLOCK, triton.next_power_of_2(head_dim))
     _attend_kernel[grid](
         queries,
         kept,
@@ -429,7 +319,7 @@ def _run_attend(
         starts if ends is None else ends,
         starts if left_out is None else left_out,
         queries if distances is None else distances,
-        mixed,
+        parts,
         sums,
         *queries.stride()[:3],
         *kept.stride()[:4],
@@ -443,7 +333,7 @@ def _run_attend(
         num_kv_heads,
         num_programs,
         math.log2(math.e) / math.sqrt(head_dim),
-        PAGE_LEN=page_len,
+        PAGE_LEN=kept.shape[1],
         CHUNK=chunk,
         GROUP=group,
         HEAD_DIM=head_dim,
@@ -458,10 +348,73 @@ def _run_attend(
         DOT_TYPE=dot_type(queries.dtype),
         BLOCK_QUERIES=block,
         BLOCK_KEYS=BLOCK_KEYS,
-        BLOCK_DIM=max(MIN_BLOCK, triton.next_power_of_2(head_dim)),
+        BLOCK_DIM=block_dim,
         num_warps=NUM_WARPS,
     )
-    return grid
+    if in_parts or not is_split:
+        return parts, sums
+    mixed, nothing = _room(queries, kept, num_keys, split_keys, in_parts=False)
+    _join_kernel[grid[:2]](
+        parts,
+        sums,
+        mixed,
+        num_new,
+        num_kv_heads,
+        num_programs,
+        grid[2],
+        GROUP=group,
+        HEAD_DIM=head_dim,
+        BLOCK_QUERIES=block,
+        BLOCK_DIM=block_dim,
+        num_warps=NUM_WARPS,
+    )
+    return mixed, nothing
+
+
+@_attend.register_fake
+def _attend_to_nothing(
+    queries: Tensor,
+    kept: Tensor,
+    _table: Tensor,
+    _starts: Tensor,
+    num_keys: int,
+    _chunk: int,
+    split_keys: int,
+    *others: object,
+) -> tuple[Tensor, Tensor]:
+    return _room(queries, kept, num_keys, split_keys, in_parts=bool(others[7:] and others[7]))
+
+
+def _room(queries: Tensor, kept: Tensor, num_keys: int, split_keys: int, *, in_parts: bool) -> tuple[Tensor, Tensor]:
+    """Room for mixed values, or for the parts of them and their sums."""
+    num_rows, num_heads, num_new, head_dim = queries.shape
+    num_kv_heads = kept.shape[3]
+    if not in_parts:
+        return queries.new_empty((num_rows, num_new, num_heads * head_dim)), queries.new_empty(0, dtype=torch.float32)
+    shape = (-(-num_keys // split_keys), num_rows * num_kv_heads, num_heads // num_kv_heads * num_new)
+    return (
+        queries.new_empty((*shape, head_dim), dtype=torch.float32),
+        queries.new_empty((*shape, 2), dtype=torch.float32),
+    )
+
+
+def _block_queries(num_places: int) -> int:
+    block: int = max(MIN_BLOCK, min(BLOCK_QUERIES, triton.next_power_of_2(num_places)))
+    return block
+
+
+def attend(*given: Any, **more: Any) -> Tensor:
+    """Mix the values that each query sees, [B, T, heads * D]; arguments as of :func:`_attend`."""
+    mixed: Tensor = _attend(*given, **more)[0]
+    return mixed
+
+
+def attend_in_parts(*given: Any, **more: Any) -> tuple[Tensor, Tensor]:
+    """Attend as :func:`attend`, but return what each part of the keys gives: values, [splits, B * kv_heads, group * T, D],
+    and highest score and sum of weights, [..., 2]. Whoever reads them puts them together.
+    """
+    parts, sums = _attend(*given, **more, in_parts=True)
+    return parts, sums
 
 
 def dot_type(dtype: torch.dtype) -> tl.dtype:

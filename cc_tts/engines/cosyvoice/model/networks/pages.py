@@ -136,7 +136,7 @@ def _relative(by_distance: Tensor, span: Span) -> Tensor:
     return bias.masked_fill(~span.visible, -math.inf)
 
 
-def in_parts(queries: Tensor, pages: Pages, span: Span, by_distance: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def in_parts(queries: Tensor, by_distance: Tensor | None, pages: Pages, span: Span) -> tuple[Tensor, Tensor]:
     """Attend as :func:`attend` to what was written before, but the parts of each query's keys are not put together."""
     parts: tuple[Tensor, Tensor] = _in_place("attend_in_parts", queries, pages, span, by_distance)
     return parts

@@ -300,7 +300,8 @@ def _project_kernel(
 
 @torch.library.custom_op("cc_tts::product", mutates_args=())
 def product(
-    x: Tensor,  # [B, T, in]
+    x: Tensor,  # [B, T, in], or the parts of :func:`.page_kernels.attend_in_parts`
+    sums: Tensor | None,  # of the parts, which are put together
     weight: Tensor,  # [out, in], or [2 out, in] with gates
     bias: Tensor | None,
     norm: str,  # of ``x``
@@ -309,98 +310,30 @@ def product(
     eps: float,
     activation: str,
     gate: Tensor | None,  # [out]: factors of the result
-    residual: Tensor | None,  # [B, T, out]: what is added to it
+    residual: Tensor | None,  # [B, T, out]: what is added to it; needed with parts
 ) -> Tensor:
     """The product of normed rows, [B, T, out]."""
-    num_out = weight.shape[0] // (2 if activation == "gated" else 1)
-    result = x.new_empty((*x.shape[:2], num_out))
-    _run_product(
+    result = _room(x, weight, activation, residual)
+    num_rows, num_new, num_out = result.shape
+    num_kv_heads = num_programs = num_splits = group = head_dim = 1
+    if sums is not None:
+        num_splits, num_programs, num_places, head_dim = x.shape
+        num_kv_heads, group = num_programs // num_rows, num_places // num_new
+    _product_kernel[(triton.cdiv(num_rows * num_new, BLOCK_ROWS), triton.cdiv(num_out, BLOCK_OUT))](
         x.contiguous(),
-        None,
-        weight,
-        bias,
-        norm,
-        gain,
-        offset,
-        eps,
-        activation,
-        gate,
-        residual,
-        result,
-        (1, 1, 1, 1, 1, 1),
-    )
-    return result
-
-
-@product.register_fake
-def _no_product(
-    x: Tensor,
-    weight: Tensor,
-    _bias: Tensor | None,
-    _norm: str,
-    _gain: Tensor | None,
-    _offset: Tensor | None,
-    _eps: float,
-    activation: str,
-    *_others: object,
-) -> Tensor:
-    return x.new_empty((*x.shape[:2], weight.shape[0] // (2 if activation == "gated" else 1)))
-
-
-@torch.library.custom_op("cc_tts::product_of_parts", mutates_args=())
-def product_of_parts(
-    parts: Tensor,  # [splits, B * kv_heads, group * T, D], of :func:`.page_kernels.attend_in_parts`
-    sums: Tensor,  # [splits, B * kv_heads, group * T, 2]
-    weight: Tensor,  # [out, heads * D]
-    bias: Tensor | None,
-    gate: Tensor | None,  # [out]
-    residual: Tensor,  # [B, T, out]
-) -> Tensor:
-    """The product of what attention has mixed, gated and added to ``residual``."""
-    result = torch.empty_like(residual)
-    num_rows, num_new, _ = residual.shape
-    num_splits, num_programs, num_places, head_dim = parts.shape
-    sizes = (num_new, num_programs // num_rows, num_programs, num_splits, num_places // num_new, head_dim)
-    _run_product(parts, sums, weight, bias, "", None, None, 0.0, "", gate, residual, result, sizes)
-    return result
-
-
-@product_of_parts.register_fake
-def _no_product_of_parts(
-    _parts: Tensor, _sums: Tensor, _weight: Tensor, _bias: Tensor | None, _gate: Tensor | None, residual: Tensor
-) -> Tensor:
-    return torch.empty_like(residual)
-
-
-def _run_product(
-    x: Tensor,
-    sums: Tensor | None,
-    weight: Tensor,
-    bias: Tensor | None,
-    norm: str,
-    gain: Tensor | None,
-    offset: Tensor | None,
-    eps: float,
-    activation: str,
-    gate: Tensor | None,
-    residual: Tensor | None,
-    result: Tensor,
-    sizes: tuple[int, int, int, int, int, int],
-) -> None:
-    *parts_sizes, group, head_dim = sizes
-    num_rows, num_out = result.shape[0] * result.shape[1], result.shape[2]
-    _product_kernel[(triton.cdiv(num_rows, BLOCK_ROWS), triton.cdiv(num_out, BLOCK_OUT))](
-        x,
         x if sums is None else sums,
         weight,
         *(weight if each is None else each for each in (bias, gain, offset, gate)),
         weight if residual is None else residual.contiguous(),
         result,
-        num_rows,
+        num_rows * num_new,
         weight.shape[1],
         num_out,
         eps,
-        *parts_sizes,
+        num_new,
+        num_kv_heads,
+        num_programs,
+        num_splits,
         NORM=norm,
         ACTIVATION=activation,
         HAS_PARTS=sums is not None,
@@ -416,6 +349,31 @@ def _run_product(
         BLOCK_IN=BLOCK_IN,
         num_warps=NUM_WARPS,
     )
+    return result
+
+
+@product.register_fake
+def _no_product(
+    x: Tensor,
+    _sums: Tensor | None,
+    weight: Tensor,
+    _bias: Tensor | None,
+    _norm: str,
+    _gain: Tensor | None,
+    _offset: Tensor | None,
+    _eps: float,
+    activation: str,
+    _gate: Tensor | None,
+    residual: Tensor | None,
+) -> Tensor:
+    return _room(x, weight, activation, residual)
+
+
+def _room(x: Tensor, weight: Tensor, activation: str, residual: Tensor | None) -> Tensor:
+    """Room for the result of a product."""
+    if residual is not None:
+        return residual.new_empty(residual.shape)
+    return x.new_empty((*x.shape[:2], weight.shape[0] // (2 if activation == "gated" else 1)))
 
 
 @torch.library.custom_op("cc_tts::project", mutates_args=("kept", "scales"))

@@ -10,7 +10,6 @@ from cc_tts.errors import EngineOverloaded
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.model.networks.flow.encoder import EncoderCache  # noqa: E402
 from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, EstimatorConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
 from lab.cosyvoice.networks import flow_of  # noqa: E402
@@ -105,17 +104,15 @@ class TestFlowArena:
         flow = flow_of(tiny_states()["flow"])
         arena = FlowArena(flow, num_slots=3, num_pages=5)
         config, encoder, cache = flow.config, flow.config.encoder, arena.encoder
-        assert isinstance(cache, EncoderCache)
         assert isinstance(encoder, EncoderConfig)
         assert isinstance(config.estimator, EstimatorConfig)
         num_attentions = arena.estimator.attention.kept.shape[1]
         assert arena.estimator.attention.kept.shape == (10, num_attentions, 10, 50, 2, 2, 16)
-        assert cache.tokens.kept.shape[1:3] == (5, 25)
-        assert cache.frames.kept.shape[1:3] == (5, 50)
+        assert [pages.kept.shape[1:3] for pages in cache.paged] == [(5, 25), (5, 50)]
         per_token = 2 * encoder.width * (encoder.num_layers + 2 * encoder.num_up_layers)
         per_frame = 10 * num_attentions * 2 * 2 * config.estimator.num_attention
         assert arena.bytes_per_page == 4 * (25 * per_token + 50 * per_frame)
-        contexts = (cache.lookahead_context, cache.up_context, arena.estimator.contexts)
+        contexts = (*cache.contexts, arena.estimator.contexts)
         assert arena.bytes_per_slot == sum(context.nbytes for context in contexts) // 3
 
     def test_contexts_of_a_slot_are_views(self) -> None:
@@ -124,18 +121,14 @@ class TestFlowArena:
         for context in arena.contexts(1):
             context.fill_(1.0)
         assert arena.estimator.contexts.mean(dim=(0, 2, 3)).tolist() == [0, 0, 1, 1, 0, 0]
-        assert isinstance(arena.encoder, EncoderCache)
-        assert arena.encoder.up_context.mean(dim=(1, 2)).tolist() == [0, 1, 0]
+        assert arena.encoder.contexts[1].mean(dim=(1, 2)).tolist() == [0, 1, 0]
 
     def test_wiping_leaves_the_others(self) -> None:
         flow = flow_of(tiny_states()["flow"])
         arena = FlowArena(flow, num_slots=2, num_pages=3)
-        encoder, attention = arena.encoder, arena.estimator.attention.kept
-        assert isinstance(encoder, EncoderCache)
-        for tensor in (encoder.tokens.kept, encoder.frames.kept, attention):
+        (tokens, frames), attention = arena.encoder.paged, arena.estimator.attention.kept
+        for tensor in (tokens.kept, frames.kept, attention):
             tensor.fill_(float("nan"))
         arena.wipe([1], 1)
-        assert torch.isnan(encoder.tokens.kept).flatten(2).any(2).tolist() == [[True, False, True]] * len(
-            encoder.tokens.kept
-        )
+        assert torch.isnan(tokens.kept).flatten(2).any(2).tolist() == [[True, False, True]] * len(tokens.kept)
         assert torch.isnan(attention[0, 0]).flatten(1).any(1).tolist() == [True, True, False, False, True, True]

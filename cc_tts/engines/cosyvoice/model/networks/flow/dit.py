@@ -15,37 +15,15 @@ from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks import fused
 from cc_tts.engines.cosyvoice.model.networks.flow.estimator import EstimatorCache, time_sinusoids
-from cc_tts.engines.cosyvoice.model.networks.fused import Norm, Turns
-from cc_tts.engines.cosyvoice.model.networks.layers import (
-    CausalConv,
-    JoinedLinears,
-    PastInputs,
-    Span,
-    split_attention,
-    untouched_zeros,
-)
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, attend
+from cc_tts.engines.cosyvoice.model.networks.flow.transformer import FeedForward, SelfAttention
+from cc_tts.engines.cosyvoice.model.networks.fused import Norm
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, PastInputs, Span, untouched_zeros
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig
 
 _NORM_EPS: Final = 1e-6
 _ROTARY_BASE: Final = 10_000.0
 _PARTS: Final = 6  # that the moment gives to a block: shift, scale and gate, of attention and of the feed-forward
-
-
-class Moment(nn.Module):
-    """A moment of the way, as all blocks need it."""
-
-    def __init__(self, config: DitConfig) -> None:
-        super().__init__()
-        self.time_mlp = nn.Sequential(
-            nn.Linear(config.num_sinusoids, config.width), nn.SiLU(), nn.Linear(config.width, config.width)
-        )
-        self._num_sinusoids = config.num_sinusoids
-
-    def forward(self, t: Tensor) -> Tensor:
-        """Map moments [B] to [B, width]."""
-        waves = time_sinusoids(t, self._num_sinusoids)
-        return cast("Tensor", self.time_mlp(waves.to(next(self.parameters()).dtype)))
 
 
 class InputEmbedding(nn.Module):
@@ -54,68 +32,18 @@ class InputEmbedding(nn.Module):
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
         self.proj = nn.Linear(config.in_channels, config.width)
-        first, second = (
-            nn.Sequential(CausalConv(config.width, config.width, config.kernel, config.num_groups), nn.Mish())
-            for _ in range(2)
-        )
-        self.conv_pos_embed = nn.ModuleDict({"conv1": first, "conv2": second})
+        convs = [CausalConv(config.width, config.width, config.kernel, config.num_groups) for _ in range(2)]
+        for index, conv in enumerate(convs):
+            conv.index = index
+        parts = {f"conv{conv.index + 1}": nn.Sequential(conv, nn.Mish()) for conv in convs}
+        self.conv_pos_embed = nn.ModuleDict(parts)
 
     def forward(self, x: Tensor, past: PastInputs | None) -> Tensor:
         """Map [B, T, in] to [B, T, width]."""
         hidden = told = self.proj(x)
-        for index, (conv, mish) in enumerate(
-            cast("Sequence[tuple[CausalConv, nn.Module]]", list(self.conv_pos_embed.values()))
-        ):
-            told = mish(conv(told) if past is None else conv.over(past.before(told, index)))
+        for conv, mish in cast("Sequence[tuple[CausalConv, nn.Module]]", list(self.conv_pos_embed.values())):
+            told = mish(conv(told) if past is None else past.convolve(conv, told))
         return cast("Tensor", hidden + told)
-
-
-class Attention(nn.Module):
-    """Attention whose first head is turned to its position."""
-
-    def __init__(self, config: DitConfig) -> None:
-        super().__init__()
-        self.head_dim = config.head_dim
-        self.to_q = nn.Linear(config.width, config.width)
-        self.to_k = nn.Linear(config.width, config.width)
-        self.to_v = nn.Linear(config.width, config.width)
-        self.to_out = nn.ModuleList([nn.Linear(config.width, config.width)])
-        self.project = JoinedLinears(self.to_q, self.to_k, self.to_v)
-
-    def forward(self, x: Tensor, span: Span, cache: Pages | None) -> Tensor:
-        """Return the output, [B, T, width]."""
-        projected = self.project(x)
-        assert span.turns is not None
-        first = projected.view(*x.shape[:2], 3, -1, self.head_dim)[:, :, :2, 0]  # [B, T, 2, D]: of queries and keys
-        first.copy_(_turned(first, *span.turns))
-        queries, new = split_attention(projected, self.head_dim)
-        return cast("Tensor", self.to_out[0](attend(queries, new, cache, span)))
-
-
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn neighbouring channels of ``x`` [B, T, 2, D] by the angles of [B, T, D / 2]; float32 inside."""
-    even, odd = x.to(torch.float32).reshape(*x.shape[:-1], -1, 2).unbind(-1)  # [B, T, 2, D / 2] each
-    cos, sin = cos[:, :, None], sin[:, :, None]
-    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2).to(x.dtype)
-
-
-class FeedForward(nn.Module):
-    """Two linear maps with GELU, of its approximation by tanh, between them."""
-
-    def __init__(self, config: DitConfig) -> None:
-        super().__init__()
-        first, second = nn.Linear(config.width, config.num_hidden), nn.Linear(config.num_hidden, config.width)
-        self.ff = nn.ModuleDict({"0": nn.ModuleList([first]), "2": second})
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the output, [B, T, width]."""
-        hidden = self.ff.get_submodule("0.0")(x)
-        return cast("Tensor", self.ff["2"](functional.gelu(hidden, approximate="tanh")))
-
-    def added_to(self, x: Tensor, norm: Norm, gate: Tensor) -> Tensor:
-        """Return ``x`` with the output for the normed ``x``, gated, added."""
-        hidden = fused.product(x, self.ff.get_submodule("0.0"), norm=norm, activation="gelu_tanh")
-        return fused.product(hidden, self.ff["2"], gate=gate, residual=x)
 
 
 class Modulation(nn.Module):
@@ -142,21 +70,18 @@ class Block(nn.Module):
         super().__init__()
         self.index = index
         self.attn_norm = Modulation(config.width, _PARTS, scales=(1, 4))
-        self.attn = Attention(config)
-        self.ff = FeedForward(config)
+        names = ("to_q", "to_k", "to_v", "to_out.0")
+        self.attn = SelfAttention(config.width, config.width, config.head_dim, names)
+        self.ff = FeedForward(config.width, config.num_hidden, "gelu_tanh", ("ff.0.0", "ff.2"))
 
     def forward(self, x: Tensor, parts: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
         """Return the output, [B, T, width]; ``parts`` are those of :class:`Modulation`."""
         shift1, scale1, gate1, shift2, scale2, gate2 = parts.chunk(_PARTS, dim=-1)
-        if cache is not None and fused.is_for(cache.attention, x):
-            attn, pages = self.attn, cache.attention[self.index]
-            assert span.turns is not None
-            turns = Turns(*span.turns, num_heads=1, is_interleaved=True)
-            x = fused.attention(
-                *(x, _norm(scale1, shift1), attn.project, attn.to_out[0], pages, span), turns=turns, gate=gate1[0, 0]
-            )
+        pages = None if cache is None else cache.attention[self.index]
+        if pages is not None and fused.is_for(pages, x):
+            x = self.attn.added_to(x, _norm(scale1, shift1), span, pages, gate=gate1[0, 0])
             return self.ff.added_to(x, _norm(scale2, shift2), gate2[0, 0])
-        mixed = self.attn(_modulated(x, scale1, shift1), span, None if cache is None else cache.attention[self.index])
+        mixed = self.attn(_modulated(x, scale1, shift1), span, pages)
         x = torch.addcmul(x, gate1, mixed)
         return torch.addcmul(x, gate2, self.ff(_modulated(x, scale2, shift2)))
 
@@ -180,9 +105,14 @@ class DitEstimator(nn.Module):
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
         self.config = config
-        self.time_embed = Moment(config)
+        width = config.width
+        time_mlp = nn.Sequential(nn.Linear(config.num_sinusoids, width), nn.SiLU(), nn.Linear(width, width))
+        self.time_embed = nn.ModuleDict({"time_mlp": time_mlp})
         self.input_embed = InputEmbedding(config)
-        self.rotary_embed = _Frequencies(config.head_dim // 2)
+        self.rotary_embed = (
+            nn.Module()
+        )  # the frequencies of the angles in the file; they are made anew, always in float32
+        self.rotary_embed.register_buffer("inv_freq", torch.zeros(config.head_dim // 2))
         self.transformer_blocks = nn.ModuleList(Block(config, index) for index in range(config.num_blocks))
         self.norm_out = Modulation(config.width, 2, scales=(0,))
         self.proj_out = nn.Linear(config.width, config.num_mels)
@@ -213,9 +143,14 @@ class DitEstimator(nn.Module):
         angles = positions[..., None] * frequencies  # [B, T, D / 2]
         return span.with_turns(angles.cos(), angles.sin())
 
+    def moment(self, t: Tensor) -> Tensor:
+        """Map moments of the way [B] to [B, width], as all blocks need them."""
+        waves = time_sinusoids(t, self.config.num_sinusoids)
+        return cast("Tensor", self.time_embed["time_mlp"](waves.to(self.proj_out.weight.dtype)))
+
     def shifts(self, t: Tensor) -> tuple[Tensor, ...]:
         """Return what the moments ``t`` [B] give to each block and to the end; nothing else depends on them."""
-        moment = self.time_embed(t)
+        moment = self.moment(t)
         blocks = (cast("Block", block).attn_norm(moment) for block in self.transformer_blocks)
         return (*blocks, self.norm_out(moment))
 
@@ -239,11 +174,3 @@ class DitEstimator(nn.Module):
             h = block(h, parts, span, cache)
         scale, shift = shifts[-1].chunk(2, dim=-1)  # in another order than in the blocks
         return cast("Tensor", self.proj_out(_modulated(h, scale, shift)))
-
-
-class _Frequencies(nn.Module):
-    """The frequencies of the angles, as the file has them. They are made anew, always in float32."""
-
-    def __init__(self, num_pairs: int) -> None:
-        super().__init__()
-        self.register_buffer("inv_freq", torch.zeros(num_pairs))

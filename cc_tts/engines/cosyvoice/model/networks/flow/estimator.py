@@ -8,23 +8,17 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks import fused
-from cc_tts.engines.cosyvoice.model.networks.fused import Contexts, Norm
-from cc_tts.engines.cosyvoice.model.networks.layers import (
-    CausalConv,
-    JoinedLinears,
-    PastInputs,
-    Span,
-    split_attention,
-    untouched_zeros,
-)
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, attend
+from cc_tts.engines.cosyvoice.model.networks.flow.transformer import FeedForward, Layer, SelfAttention
+from cc_tts.engines.cosyvoice.model.networks.fused import Contexts
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, PastInputs, Span, untouched_zeros
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages
 from cc_tts.engines.cosyvoice.model.sizes import EstimatorConfig
 
 _KERNEL: Final = 3
@@ -48,12 +42,8 @@ class EstimatorCache:
         return EstimatorCache(self.attention[step], self.contexts[step])
 
 
-class _Past(PastInputs):
-    """The part of a cache that the layers of one call see."""
-
-    def __init__(self, cache: EstimatorCache, span: Span, widths: Sequence[int]) -> None:
-        super().__init__(cache.contexts, span, widths)
-        self.attention = cache.attention
+_Seen = PastInputs | Contexts | None
+"""The past of the convolutions of a call; :class:`Contexts` where the parts of a network are fused."""
 
 
 def time_sinusoids(t: Tensor, width: int) -> Tensor:
@@ -79,23 +69,6 @@ class TimeMlp(nn.Module):
         return cast("Tensor", self.linear_2(functional.silu(self.linear_1(waves))))
 
 
-class _FusedPast:
-    """The same for layers whose parts are fused: each convolution reads and replaces its context where it is."""
-
-    def __init__(self, cache: EstimatorCache, span: Span, widths: Sequence[int]) -> None:
-        assert span.slots is not None
-        self.contexts = Contexts(cache.contexts, span.slots, span.num_kept)
-        self.attention = cache.attention
-        self._channels_at = (0, *itertools.accumulate(widths))
-
-    def convolve(self, conv: nn.Module, x: Tensor, **behind: Any) -> Tensor:
-        conv = cast("CausalConv", conv)
-        return self.contexts.convolve(conv, x, self._channels_at[conv.index], **behind)
-
-
-_Seen = _Past | _FusedPast | None
-
-
 class ConvBlock(nn.Module):
     """Causal convolution, norm over the channels, Mish."""
 
@@ -114,8 +87,8 @@ class ConvBlock(nn.Module):
         shortcut: tuple[nn.Conv1d, Tensor] | None = None,  # a map whose results are added, and its inputs
     ) -> Tensor:
         """Map [B, T, in] to [B, T, out]."""
-        conv, norm = self.block["0"], self.block["2"]
-        if isinstance(past, _FusedPast):
+        conv, norm = cast("CausalConv", self.block["0"]), self.block["2"]
+        if isinstance(past, Contexts):
             moment = None if shift is None else shift.view(shift.shape[-1])  # one for all rows
             return past.convolve(conv, x, norm=norm, shift=moment, shortcut=shortcut)
         hidden = functional.mish(norm(_convolve(conv, x, past)))
@@ -146,86 +119,36 @@ class ResBlock(nn.Module):
         return cast("Tensor", self.block2(hidden, past, shortcut=(self.res_conv, x)))
 
 
-class Attention(nn.Module):
-    """Plain attention; ``index`` is its place in the cache."""
-
-    index: int = 0
-
-    def __init__(self, config: EstimatorConfig) -> None:
-        super().__init__()
-        self.head_dim = config.head_dim
-        self.to_q = nn.Linear(config.channels, config.num_attention, bias=False)
-        self.to_k = nn.Linear(config.channels, config.num_attention, bias=False)
-        self.to_v = nn.Linear(config.channels, config.num_attention, bias=False)
-        self.to_out = nn.ModuleList([nn.Linear(config.num_attention, config.channels)])
-        self.project = JoinedLinears(self.to_q, self.to_k, self.to_v)
-
-    def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
-        """Return the output, [B, T, channels]."""
-        queries, new = split_attention(self.project(x), self.head_dim)
-        mixed = attend(queries, new, None if past is None else past.attention[self.index], span)
-        return cast("Tensor", self.to_out[0](mixed))
-
-
-class FeedForward(nn.Module):
-    """Two linear maps with GELU between them."""
-
-    def __init__(self, config: EstimatorConfig) -> None:
-        super().__init__()
-        first, second = nn.Linear(config.channels, config.num_hidden), nn.Linear(config.num_hidden, config.channels)
-        self.net = nn.ModuleDict({"0": nn.ModuleDict({"proj": first}), "2": second})
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the output, [B, T, channels]."""
-        hidden = functional.gelu(self.net.get_submodule("0.proj")(x))
-        return cast("Tensor", self.net["2"](hidden))
-
-    def added_to(self, x: Tensor, norm: Norm) -> Tensor:
-        """Return ``x`` with the output for the normed ``x`` added."""
-        hidden = fused.product(x, self.net.get_submodule("0.proj"), norm=norm, activation="gelu")
-        return fused.product(hidden, self.net["2"], residual=x)
-
-
-class TransformerBlock(nn.Module):
-    """Attention and feed-forward, each on the normed input and added to it; no positions, no time."""
-
-    def __init__(self, config: EstimatorConfig) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(config.channels)
-        self.attn1 = Attention(config)
-        self.norm3 = nn.LayerNorm(config.channels)
-        self.ff = FeedForward(config)
-
-    def forward(self, x: Tensor, span: Span, past: _Seen) -> Tensor:
-        """Return the output, [B, T, channels]."""
-        if isinstance(past, _FusedPast):
-            attn, pages = self.attn1, past.attention[self.attn1.index]
-            x = fused.attention(x, Norm.of(self.norm1), attn.project, attn.to_out[0], pages, span)
-            return self.ff.added_to(x, Norm.of(self.norm3))
-        x = x + self.attn1(self.norm1(x), span, past)
-        return cast("Tensor", x + self.ff(self.norm3(x)))
+def _layer(config: EstimatorConfig) -> Layer:
+    """A layer without positions and without time."""
+    names = ("to_q", "to_k", "to_v", "to_out.0")
+    attention = SelfAttention(config.channels, config.num_attention, config.head_dim, names, bias=False)
+    feed_forward = FeedForward(config.channels, config.num_hidden, "gelu", ("net.0.proj", "net.2"))
+    return Layer(config.channels, attention, feed_forward, ("norm1", "attn1", "norm3", "ff"))
 
 
 class Stage(nn.ModuleList):
-    """A residual block, its transformer blocks and, in the first and last stage, a convolution after them."""
+    """A residual block, its transformer layers and, in the first and last stage, a convolution after them."""
 
     def __init__(self, in_channels: int, config: EstimatorConfig, *, with_conv: bool) -> None:
-        blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_blocks))
-        parts: list[nn.Module] = [ResBlock(in_channels, config), blocks]
+        layers = nn.ModuleList(_layer(config) for _ in range(config.num_blocks))
+        parts: list[nn.Module] = [ResBlock(in_channels, config), layers]
         if with_conv:
             parts.append(CausalConv(config.channels, config.channels, _KERNEL))
         super().__init__(parts)
 
-    def blocks(self, x: Tensor, shifts: Sequence[Tensor], span: Span, past: _Seen) -> Tensor:
+    def blocks(
+        self, x: Tensor, shifts: Sequence[Tensor], span: Span, past: _Seen, cache: EstimatorCache | None
+    ) -> Tensor:
         """All but the last convolution, from [B, T, in] to [B, T, channels]."""
         x = self[0](x, shifts, past)
-        for block in cast("nn.ModuleList", self[1]):
-            x = block(x, span, past)
+        for layer in cast("Sequence[Layer]", self[1]):
+            x = layer(x, span, None if cache is None else cache.attention[layer.index])
         return x
 
     def conv(self, x: Tensor, past: _Seen) -> Tensor:
         """The convolution that ends the first and the last stage, [B, T, channels]."""
-        return _convolve(self[2], x, past)
+        return _convolve(cast("CausalConv", self[2]), x, past)
 
 
 class Estimator(nn.Module):
@@ -242,12 +165,12 @@ class Estimator(nn.Module):
         self.final_block = ConvBlock(config.channels, config.channels)
         self.final_proj = nn.Conv1d(config.channels, config.num_mels, 1)
         convs = [module for module in self.modules() if isinstance(module, CausalConv)]
-        attentions = [module for module in self.modules() if isinstance(module, Attention)]
+        layers = [module for module in self.modules() if isinstance(module, Layer)]
         self._res_blocks = [module for module in self.modules() if isinstance(module, ResBlock)]
-        for kind in (convs, attentions, self._res_blocks):
-            for index, module in enumerate(cast("Sequence[CausalConv | Attention | ResBlock]", kind)):
+        for kind in (convs, layers, self._res_blocks):
+            for index, module in enumerate(cast("Sequence[CausalConv | Layer | ResBlock]", kind)):
                 module.index = index
-        self._num_attentions = len(attentions)
+        self._num_layers = len(layers)
         self._conv_widths = [conv.in_channels for conv in convs]
 
     def new_pages(
@@ -258,7 +181,7 @@ class Estimator(nn.Module):
         heads = config.num_attention // config.head_dim
         place = (2 * num_pages, page_frames, 2, heads, config.head_dim)
         return EstimatorCache(
-            attention=Pages.new((num_steps, self._num_attentions, *place), weight, form),
+            attention=Pages.new((num_steps, self._num_layers, *place), weight, form),
             contexts=untouched_zeros((num_steps, 2 * num_slots, NUM_PAST, sum(self._conv_widths)), weight),
         )
 
@@ -282,32 +205,31 @@ class Estimator(nn.Module):
         cache: EstimatorCache | None = None,  # the past at this Euler step
     ) -> Tensor:
         """Velocity at ``x``, [B, T, mels]."""
-        past = _past(cache, span, self._conv_widths, x)
+        past = self._past(cache, span, x)
         h = torch.cat((x, mu, speaker[:, None].expand(-1, x.shape[1], -1), cond), dim=-1)  # [B, T, in]
         down, up = cast("Stage", self.down_blocks[0]), cast("Stage", self.up_blocks[0])
-        skip = down.blocks(h, shifts, span, past)
+        skip = down.blocks(h, shifts, span, past, cache)
         h = down.conv(skip, past)
         for stage in self.mid_blocks:
-            h = cast("Stage", stage).blocks(h, shifts, span, past)
-        h = up.blocks(torch.cat((h, skip), dim=-1), shifts, span, past)
+            h = cast("Stage", stage).blocks(h, shifts, span, past, cache)
+        h = up.blocks(torch.cat((h, skip), dim=-1), shifts, span, past, cache)
         h = up.conv(h, past)
         velocity = _pointwise(self.final_proj, self.final_block(h, past))
-        if isinstance(past, _Past):
+        if isinstance(past, PastInputs):
             past.keep()
         return velocity
 
+    def _past(self, cache: EstimatorCache | None, span: Span, x: Tensor) -> _Seen:
+        if cache is None:
+            return None
+        if not fused.is_for(cache.attention, x):
+            return PastInputs(cache.contexts, span, self._conv_widths)
+        assert span.slots is not None
+        return Contexts(cache.contexts, span.slots, span.num_kept, (0, *itertools.accumulate(self._conv_widths)))
 
-def _past(cache: EstimatorCache | None, span: Span, widths: Sequence[int], x: Tensor) -> _Seen:
-    if cache is None:
-        return None
-    return (_FusedPast if fused.is_for(cache.attention, x) else _Past)(cache, span, widths)
 
-
-def _convolve(conv: nn.Module, x: Tensor, past: _Seen) -> Tensor:
-    if isinstance(past, _FusedPast):
-        return past.convolve(conv, x)
-    conv = cast("CausalConv", conv)
-    return conv(x) if past is None else conv.over(past.before(x, conv.index))
+def _convolve(conv: CausalConv, x: Tensor, past: _Seen) -> Tensor:
+    return conv(x) if past is None else past.convolve(conv, x)
 
 
 def _pointwise(conv: nn.Conv1d, x: Tensor) -> Tensor:

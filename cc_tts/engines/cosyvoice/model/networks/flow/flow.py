@@ -23,10 +23,9 @@ from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary, va
 from cc_tts.engines.cosyvoice.model.networks.flow.dit import DitEstimator
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import (
     FRAMES_PER_TOKEN,
-    EncoderCache,
     FlowEncoder,
-    LookaheadCache,
     LookaheadLayer,
+    TokenCache,
 )
 from cc_tts.engines.cosyvoice.model.networks.flow.estimator import Estimator, EstimatorCache
 from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid, fixed_noise
@@ -42,9 +41,6 @@ class FlowReference:
     token: Tensor  # [1, P]
     feat: Tensor  # [1, 2 P, mels]
     embedding: Tensor  # [1, embedding]
-
-
-TokenCache = EncoderCache | LookaheadCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class _Guided:
     span: Span
 
 
-_Cache = TypeVar("_Cache", EncoderCache, LookaheadCache, EstimatorCache)
+_Cache = TypeVar("_Cache", TokenCache, EstimatorCache)
 _Euler = Callable[[Tensor, _Guided, _Step, EstimatorCache | None], Tensor]
 
 
@@ -226,7 +222,7 @@ class Flow(nn.Module):
         if isinstance(self.config.encoder, EncoderConfig):
             return cast("Tensor", self.encoder_proj(self.encoder(embedded, known, tokens, frames, cache)))
         embedded = embedded.masked_fill(~known[..., None], 0.0)
-        context = None if cache is None else cache.lookahead_context
+        context = None if cache is None else cache.contexts[0]
         mixed = self.pre_lookahead_layer(embedded, tokens.num_kept, context, tokens.slots)
         return cast("Tensor", mixed.repeat_interleave(FRAMES_PER_TOKEN, dim=1))
 
@@ -253,16 +249,13 @@ class Flow(nn.Module):
 
 def _apart(cache: _Cache) -> _Cache:
     """A cache with the pages of each layer by themselves, for compiled code: :meth:`Pages.apart`."""
-    for contexts in cache.contexts if isinstance(cache.contexts, tuple) else (cache.contexts,):
-        vary(contexts, 0)
-    if isinstance(cache, LookaheadCache):
-        return cache
-    names = ("attention",) if isinstance(cache, EstimatorCache) else ("tokens", "frames")
-    layers = {name: getattr(cache, name).apart() for name in names}
-    for pages in itertools.chain.from_iterable(layers.values()):
-        for tensor in pages.tensors:
-            vary(tensor, 0)
-    return replace(cache, **layers)
+    is_first = isinstance(cache, TokenCache)
+    paged, contexts = (cache.paged, cache.contexts) if is_first else ((cache.attention,), (cache.contexts,))
+    layers = tuple(pages.apart() for pages in paged)
+    for tensor in (*contexts, *(tensor for pages in itertools.chain(*layers) for tensor in pages.tensors)):
+        vary(tensor, 0)
+    parts: Any = {"paged": layers} if is_first else {"attention": layers[0]}
+    return replace(cache, **parts)
 
 
 def _estimator(config: EstimatorConfig | DitConfig) -> Estimator | DitEstimator:

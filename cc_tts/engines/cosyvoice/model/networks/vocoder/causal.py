@@ -21,27 +21,25 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cc_tts.engines.cosyvoice.model.networks.vocoder.source import Source
 from cc_tts.engines.cosyvoice.model.networks.vocoder.spectrum import overlapped, spectra
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import (
     AUDIO_LIMIT,
-    MAX_MAGNITUDE,
     POST_SLOPE,
     UP_SLOPE,
-    Snake,
+    ResBlock,
+    spectrum_of,
 )
 from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig
 
 LOOKAHEAD_FRAMES: Final = 4  # that conv_pre needs behind a frame; the pitch needs one less
 OPEN_SAMPLES: Final = 4  # at the end of a piece that the next spectrum changes
-_SINE_AMPLITUDE: Final = 0.1
-_NOISE_AMPLITUDE: Final = 0.003
-_VOICED_HZ: Final = 10.0
 _SOURCE_TAIL: Final = 64  # samples of the source before a piece that its first spectra reach back to
 _PAST_SPECTRA: Final = 14  # of the source before a piece, that source_downs.0 reaches back to
 _SECOND_DOWN: Final = 12  # of these, that source_downs.1 leaves out
@@ -57,6 +55,7 @@ class CausalState:
     turns: Tensor  # [B, harmonics], float64: turns of each harmonic so far, in samples' worth
     source: Tensor  # [B, 64]: last samples of the source
     convs: Tensor  # [B, n]: past inputs of all other convolutions, side by side
+    delayed: Tensor  # [B, channels, 1]: last input of the last stage
     spectra: Tensor  # [B, n_fft + 2, 2]: last ones of the result
 
     def at(self, slots: Tensor, fresh: Tensor) -> "CausalState":
@@ -98,38 +97,25 @@ def final_samples(num_frames: int, hop: int, *, is_first: bool, is_last: bool) -
     return slice(begin, max(begin, end))
 
 
-class _Keeper(Protocol):
-    """A part that keeps past inputs: a convolution, or a delay."""
-
-    index: int  # its place among those of a network
-    in_channels: int
-    scale: int  # inputs of a frame
-    num_past: int
-
-
-_Kept = TypeVar("_Kept", bound=_Keeper)
-
-
 class _Past:
     """Past inputs of the convolutions of one call, side by side in a tensor [B, n]."""
 
-    def __init__(self, flat: Tensor, keepers: Sequence[_Keeper], num_frames: Tensor) -> None:
-        sizes = [each.in_channels * each.num_past for each in keepers]
-        self._seen = torch.split(flat, sizes, dim=1)
+    def __init__(self, flat: Tensor, convs: "Sequence[LeftConv]", num_frames: Tensor) -> None:
+        self._seen = torch.split(flat, [conv.num_kept for conv in convs], dim=1)
         self._left = list(self._seen)
         self._num_frames = num_frames
         self._last: dict[tuple[int, int], Tensor] = {}
 
-    def before(self, x: Tensor, keeper: _Keeper) -> Tensor:
+    def before(self, x: Tensor, conv: "LeftConv") -> Tensor:
         """New inputs [B, C, T] with those it sees before them: [B, C, past + T]."""
-        seen = self._seen[keeper.index].view(x.shape[0], x.shape[1], keeper.num_past)
+        seen = self._seen[conv.index].view(x.shape[0], x.shape[1], conv.num_past)
         joined = torch.cat((seen, x), dim=2)
-        key = keeper.scale, keeper.num_past
+        key = conv.scale, conv.num_past
         if key not in self._last:  # where the inputs before the next piece lie
-            steps = torch.arange(keeper.num_past, device=x.device)
-            self._last[key] = self._num_frames[:, None] * keeper.scale + steps
+            steps = torch.arange(conv.num_past, device=x.device)
+            self._last[key] = self._num_frames[:, None] * conv.scale + steps
         last = self._last[key][:, None].expand(-1, x.shape[1], -1)
-        self._left[keeper.index] = joined.gather(2, last).flatten(1)
+        self._left[conv.index] = joined.gather(2, last).flatten(1)
         return joined
 
     def left(self) -> Tensor:
@@ -138,7 +124,7 @@ class _Past:
 
 
 class LeftConv(nn.Conv1d):
-    """A convolution that sees its own position and those before it."""
+    """A convolution that sees its own position and those before it; ``index`` is its place among those of a network."""
 
     index: int = 0
 
@@ -146,6 +132,11 @@ class LeftConv(nn.Conv1d):
         super().__init__(in_channels, out_channels, kernel, dilation=dilation)
         self.scale = scale  # inputs of a frame
         self.num_past = (kernel - 1) * dilation
+
+    @property
+    def num_kept(self) -> int:
+        """Past inputs of all channels."""
+        return self.in_channels * self.num_past
 
     def after(self, x: Tensor, past: _Past) -> Tensor:
         """Map [B, in, T] to [B, out, T]."""
@@ -188,42 +179,6 @@ class LeftUp(LeftConv):
         return made + self.bias[:, None]
 
 
-class _Delay:
-    """Puts the last stage one sample later, with the second sample of the utterance before the first (v3 §5.4)."""
-
-    num_past = 1
-
-    def __init__(self, channels: int, scale: int) -> None:
-        self.index = 0
-        self.in_channels = channels
-        self.scale = scale
-
-    def __call__(self, x: Tensor, is_first: Tensor, past: _Past) -> Tensor:
-        """Map [B, C, T] to [B, C, T + 1]."""
-        joined = past.before(x, self)
-        begin = torch.where(is_first[:, None, None], joined[:, :, 2:3], joined[:, :, :1])
-        return torch.cat((begin, joined[:, :, 1:]), dim=2)
-
-
-class LeftResBlock(nn.Module):
-    """Pairs of convolutions, the first of each pair dilated, added to their input (§5.3)."""
-
-    def __init__(self, channels: int, kernel: int, dilations: Sequence[int], scale: int) -> None:
-        super().__init__()
-        self.convs1 = nn.ModuleList(LeftConv(channels, channels, kernel, scale=scale, dilation=d) for d in dilations)
-        self.convs2 = nn.ModuleList(LeftConv(channels, channels, kernel, scale=scale) for _ in dilations)
-        self.activations1 = nn.ModuleList(Snake(channels) for _ in dilations)
-        self.activations2 = nn.ModuleList(Snake(channels) for _ in dilations)
-
-    def forward(self, x: Tensor, past: _Past) -> Tensor:
-        """Return the output, [B, C, T]."""
-        pairs = zip(self.activations1, self.convs1, self.activations2, self.convs2, strict=True)
-        for first_snake, first, second_snake, second in pairs:
-            hidden = cast("LeftConv", first).after(first_snake(x), past)
-            x = x + cast("LeftConv", second).after(second_snake(hidden), past)
-        return x
-
-
 class CausalF0Predictor(nn.Module):
     """The pitch of each mel frame, in float64 (v3 §5.1)."""
 
@@ -244,15 +199,10 @@ class CausalF0Predictor(nn.Module):
         return cast("Tensor", self.classifier(x.transpose(1, 2))).squeeze(-1).abs()
 
 
-class HeldSource(nn.Module):
+class HeldSource(Source):
     """Harmonics of the pitch, whose phase is held for a frame, and noise (v3 §5.2)."""
 
-    def __init__(self, config: VocoderConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.l_linear = nn.Linear(config.num_harmonics, 1)
-
-    def forward(self, f0: Tensor, turns: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def held(self, f0: Tensor, turns: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Excitation [B, hop T] of a pitch ``f0`` [B, T] in Hz, and the turns of each harmonic before each frame and behind
         the last one, [B, T + 1, harmonics]. ``turns``: those before the first frame, [B, harmonics]; ``noise``: uniform
         numbers [B, hop T, harmonics].
@@ -261,18 +211,10 @@ class HeldSource(nn.Module):
         """
         hop = self.config.hop_samples
         f0 = f0.to(torch.float32)
-        harmonics = torch.arange(1, self.config.num_harmonics + 1, dtype=torch.float32, device=f0.device)
-        each = f0[..., None] * harmonics / self.config.sample_rate_hz % 1  # [B, T, harmonics]
-        ends = turns[:, None] + each.to(torch.float64).cumsum(dim=1)
-        phase = ends.to(torch.float32) * 2 * math.pi * hop
-        voiced = (f0 > _VOICED_HZ).to(torch.float32)[..., None]  # [B, T, 1]
-        sines = _SINE_AMPLITUDE * phase.sin() * voiced
-        amplitude = voiced * _NOISE_AMPLITUDE + (1 - voiced) * _SINE_AMPLITUDE / 3
-        excitation = sines[:, :, None] + amplitude[:, :, None] * noise.view(
-            *f0.shape, hop, -1
-        )  # [B, T, hop, harmonics]
-        source = cast("Tensor", self.l_linear(excitation)).tanh().flatten(1)
-        return source, torch.cat((turns[:, None], ends), dim=1)
+        ends = turns[:, None] + self.turns(f0).to(torch.float64).cumsum(dim=1)
+        phase = ends.to(torch.float32) * 2 * math.pi * hop  # [B, T, harmonics]
+        held = self.excited(f0[..., None, None], phase[:, :, None], noise.view(*f0.shape, hop, -1))  # [B, T, hop, 1]
+        return held.flatten(1), torch.cat((turns[:, None], ends), dim=1)
 
 
 class CausalVocoder(nn.Module):
@@ -295,14 +237,19 @@ class CausalVocoder(nn.Module):
             scale *= rate
             long, stride = config.source_kernels[stage], config.source_strides[stage]
             self.source_downs.append(nn.Conv1d(config.n_fft + 2, width, long, stride))
-            self.source_resblocks.append(LeftResBlock(width, config.source_res_kernels[stage], config.dilations, scale))
+            self.source_resblocks.append(self._res_block(width, config.source_res_kernels[stage], scale))
             for size in config.res_kernels:
-                self.resblocks.append(LeftResBlock(width, size, config.dilations, scale))
+                self.resblocks.append(self._res_block(width, size, scale))
         self.conv_post = LeftConv(width, config.n_fft + 2, config.edge_kernel, scale=scale)
-        self._delay = _Delay(width, scale)
         others = (self.ups, self.source_resblocks, self.resblocks, self.conv_post)
-        convs = [module for part in others for module in part.modules() if isinstance(module, LeftConv)]
-        self._keepers = _numbered(list[_Keeper]([*convs, self._delay]))
+        self._convs = _numbered([each for part in others for each in part.modules() if isinstance(each, LeftConv)])
+
+    def _res_block(self, channels: int, kernel: int, scale: int) -> ResBlock:
+        return ResBlock(
+            channels,
+            self.config.dilations,
+            lambda each: LeftConv(channels, channels, kernel, scale=scale, dilation=each),
+        )
 
     def keep_constants(self) -> None:
         """Have what depends on weights alone at hand from now on; not to be called before they are where they are used."""
@@ -313,8 +260,7 @@ class CausalVocoder(nn.Module):
         config, zeros = self.config, self.conv_pre.weight.new_zeros
         wide = functools.partial(zeros, dtype=torch.float64)
         num_pitch, num_convs = (
-            sum(each.in_channels * each.num_past for each in keepers)
-            for keepers in (self.f0_predictor.convs, self._keepers)
+            sum(conv.num_kept for conv in convs) for convs in (self.f0_predictor.convs, self._convs)
         )
         return CausalState(
             mel=zeros((num_rows, config.num_mels, LOOKAHEAD_FRAMES)),
@@ -322,6 +268,7 @@ class CausalVocoder(nn.Module):
             turns=wide((num_rows, config.num_harmonics)),
             source=zeros((num_rows, _SOURCE_TAIL)),
             convs=zeros((num_rows, num_convs)),
+            delayed=zeros((num_rows, self.conv_post.in_channels, 1)),
             spectra=zeros((num_rows, config.n_fft + 2, _PAST_WINDOWS)),
         )
 
@@ -334,10 +281,11 @@ class CausalVocoder(nn.Module):
         pitch_past = _Past(state.pitch, self.f0_predictor.convs, piece.num_frames)
         pitch = self.f0_predictor(mel, pitch_past)
         f0 = pitch if f0 is None else f0
-        source, turns = self.m_source(f0, state.turns, noise)
-        past = _Past(state.convs, self._keepers, piece.num_frames)
+        source, turns = self.m_source.held(f0, state.turns, noise)
+        past = _Past(state.convs, self._convs, piece.num_frames)
         samples = torch.cat((state.source, source), dim=1)  # from 64 before the piece
-        made = self._shape(mel, self._spectra(samples, piece, mel.shape[2] - LOOKAHEAD_FRAMES), piece, past)
+        seen = self._spectra(samples, piece, mel.shape[2] - LOOKAHEAD_FRAMES)
+        made, delayed = self._shape(mel, seen, piece, past, state.delayed)
         whole = torch.cat((state.spectra, made), dim=2)  # from 2 before the piece
         left = CausalState(
             mel=_cut(mel, piece.num_frames, LOOKAHEAD_FRAMES),
@@ -345,6 +293,7 @@ class CausalVocoder(nn.Module):
             turns=_cut(turns.mT, piece.num_frames, 1)[..., 0],
             source=_cut(samples[:, None], piece.num_frames * self.config.hop_samples, _SOURCE_TAIL)[:, 0],
             convs=past.left(),
+            delayed=delayed,
             spectra=_cut(whole, piece.num_frames * self.conv_post.scale, _PAST_WINDOWS),
         )
         return Voiced(f0, source, self._samples(whole, piece), left)
@@ -364,23 +313,26 @@ class CausalVocoder(nn.Module):
         is_before = torch.arange(found.shape[2], device=samples.device) < _PAST_SPECTRA
         return found.masked_fill((piece.is_first[:, None] & is_before)[:, None], 0.0)
 
-    def _shape(self, mel: Tensor, source: Tensor, piece: Piece, past: _Past) -> Tensor:
-        """Spectra of the result from the first of the piece to the one behind it, [B, n_fft + 2, scale T + 1]."""
+    def _shape(self, mel: Tensor, source: Tensor, piece: Piece, past: _Past, delayed: Tensor) -> tuple[Tensor, Tensor]:
+        """Spectra of the result from the first of the piece to the one behind it, [B, n_fft + 2, scale T + 1], and the last
+        input of the last stage, which comes one sample later, with the second sample of the utterance before the first (v3
+        §5.4).
+        """
         config = self.config
         x = self.conv_pre(mel)
         seen = (source, source[:, :, _SECOND_DOWN:], source[:, :, _PAST_SPECTRA:])
+        convolve = lambda conv, x: cast("LeftConv", conv).after(x, past)  # noqa: E731 - short
         num_kernels = len(config.res_kernels)
         for stage, up in enumerate(self.ups):
             x = cast("LeftUp", up).after(functional.leaky_relu(x, UP_SLOPE), past)
             if stage == len(self.ups) - 1:
-                x = self._delay(x, piece.is_first, past)
-            x = x + self.source_resblocks[stage](self.source_downs[stage](seen[stage]), past)
-            blocks = (block(x, past) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels])
+                x = torch.cat((torch.where(piece.is_first[:, None, None], x[:, :, 1:2], delayed), x), dim=2)
+                delayed = _cut(x, piece.num_frames * self.conv_post.scale, 1)
+            x = x + self.source_resblocks[stage](self.source_downs[stage](seen[stage]), convolve)
+            blocks = (block(x, convolve) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels])
             x = functools.reduce(torch.add, blocks) / num_kernels
         made = self.conv_post.after(functional.leaky_relu(x, POST_SLOPE), past)
-        logs, phases = torch.split(made, config.n_fft // 2 + 1, dim=1)
-        magnitudes, phases = logs.exp().clamp(max=MAX_MAGNITUDE), phases.sin()
-        return torch.cat((magnitudes * phases.cos(), magnitudes * phases.sin()), dim=1)
+        return spectrum_of(made), delayed
 
     def _samples(self, whole: Tensor, piece: Piece) -> Tensor:
         """Samples of spectra that begin two before the piece: [B, 4 + hop T] from four samples before it."""
@@ -395,15 +347,17 @@ class CausalVocoder(nn.Module):
         return audio.clamp(-AUDIO_LIMIT, AUDIO_LIMIT)
 
 
-def _numbered(keepers: list[_Kept]) -> list[_Kept]:
-    for index, keeper in enumerate(keepers):
-        keeper.index = index
-    return keepers
+def _numbered(convs: list[LeftConv]) -> list[LeftConv]:
+    for index, conv in enumerate(convs):
+        conv.index = index
+    return convs
 
 
 def _cut(x: Tensor, starts: Tensor, width: int) -> Tensor:
     """``width`` places of ``x`` [B, C, T] from ``starts`` [B] on."""
-    places = starts[:, None] + torch.arange(width, device=x.device)
+    places = starts[:, None]
+    if width > 1:
+        places = places + torch.arange(width, device=x.device)
     return x.gather(2, places[:, None].expand(-1, x.shape[1], -1))
 
 

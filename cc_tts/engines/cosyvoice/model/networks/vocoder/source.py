@@ -61,15 +61,19 @@ class Source(nn.Module):
         numbers, [B, hop T, harmonics]; None for zeros.
         """
         hop = self.config.hop_samples
-        phase = self._phase(f0)  # [B, harmonics, hop T]
-        voiced = (f0 > _VOICED_HZ).to(torch.float32).repeat_interleave(hop, dim=1)[..., None]  # [B, hop T, 1]
-        excitation = (_SINE_AMPLITUDE * phase.sin()).transpose(1, 2) * voiced
+        phase = self._phase(f0).transpose(1, 2)  # [B, hop T, harmonics]
+        return self.excited(f0.repeat_interleave(hop, dim=1)[..., None], phase, noise).transpose(1, 2)
+
+    def excited(self, f0: Tensor, phase: Tensor, noise: Tensor | None) -> Tensor:
+        """Excitation [..., 1] of harmonics at a ``phase`` [..., harmonics], where there is a pitch ``f0`` [..., 1]."""
+        voiced = (f0 > _VOICED_HZ).to(torch.float32)
+        excitation = _SINE_AMPLITUDE * phase.sin() * voiced
         if noise is not None:
             amplitude = voiced * _NOISE_AMPLITUDE + (1 - voiced) * _SINE_AMPLITUDE / 3
             excitation = excitation + amplitude * noise
-        return cast("Tensor", self.l_linear(excitation)).tanh().transpose(1, 2)
+        return cast("Tensor", self.l_linear(excitation)).tanh()
 
-    def _turns(self, f0: Tensor) -> Tensor:
+    def turns(self, f0: Tensor) -> Tensor:
         """Turns of each harmonic in one sample, less whole ones: [B, T, harmonics]."""
         harmonics = torch.arange(1, self.config.num_harmonics + 1, dtype=f0.dtype, device=f0.device)
         return f0[..., None] * harmonics / self.config.sample_rate_hz % 1
@@ -77,7 +81,7 @@ class Source(nn.Module):
     def _phase(self, f0: Tensor) -> Tensor:
         """Phase within one turn, [B, harmonics, hop T]: whole turns are taken off in float64 before anything is rounded."""
         hop = self.config.hop_samples
-        turns = self._turns(f0.to(torch.float64)).transpose(1, 2) * hop  # [B, harmonics, T]: turns of each frame
+        turns = self.turns(f0.to(torch.float64)).transpose(1, 2) * hop  # [B, harmonics, T]: turns of each frame
         ends = turns.cumsum(dim=2)
         # Half a frame lies on either side of the middle: towards the frame before, and towards the frame after.
         offsets = (torch.arange(hop, dtype=torch.float64, device=f0.device) + 0.5) / hop - 0.5  # [hop]

@@ -12,6 +12,7 @@ Runs on: the thread that owns the device.
 
 import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import torch
@@ -44,22 +45,30 @@ class Snake(nn.Module):
 
 
 class ResBlock(nn.Module):
-    """Pairs of convolutions, the first of each pair dilated, added to their input (§5.3)."""
+    """Pairs of convolutions, the first of each pair dilated, added to their input (§5.3); ``new_conv`` makes one of a
+    dilation.
+    """
 
-    def __init__(self, channels: int, kernel_size: int, dilations: tuple[int, ...]) -> None:
+    def __init__(self, channels: int, dilations: Sequence[int], new_conv: Callable[[int], nn.Conv1d]) -> None:
         super().__init__()
-        self.convs1 = nn.ModuleList(_same_conv(channels, kernel_size, dilation) for dilation in dilations)
-        self.convs2 = nn.ModuleList(_same_conv(channels, kernel_size, 1) for _ in dilations)
+        self.convs1 = nn.ModuleList(new_conv(dilation) for dilation in dilations)
+        self.convs2 = nn.ModuleList(new_conv(1) for _ in dilations)
         self.activations1 = nn.ModuleList(Snake(channels) for _ in dilations)
         self.activations2 = nn.ModuleList(Snake(channels) for _ in dilations)
 
-    def forward(self, x: Tensor, outside: Tensor | None) -> Tensor:
-        """[B, C, T]; ``outside`` as of :func:`blank`."""
+    def forward(self, x: Tensor, convolve: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """Return the output, [B, C, T]."""
         pairs = zip(self.activations1, self.convs1, self.activations2, self.convs2, strict=True)
         for first_snake, first, second_snake, second in pairs:
-            hidden = blank(first(first_snake(x)), outside)
-            x = x + blank(second(second_snake(hidden)), outside)
+            x = x + convolve(second, second_snake(convolve(first, first_snake(x))))
         return x
+
+
+def spectrum_of(made: Tensor) -> Tensor:
+    """Real and imaginary parts of what the last convolution gives, [B, n_fft + 2, F]."""
+    logs, phases = made.chunk(2, dim=1)
+    magnitudes, phases = logs.exp().clamp(max=MAX_MAGNITUDE), phases.sin()
+    return torch.cat((magnitudes * phases.cos(), magnitudes * phases.sin()), dim=1)
 
 
 class Vocoder(nn.Module):
@@ -81,9 +90,9 @@ class Vocoder(nn.Module):
             self.ups.append(nn.ConvTranspose1d(2 * width, width, kernel, rate, padding=(kernel - rate) // 2))
             long, stride = config.source_kernels[stage], config.source_strides[stage]
             self.source_downs.append(nn.Conv1d(config.n_fft + 2, width, long, stride, padding=stride // 2))
-            self.source_resblocks.append(ResBlock(width, config.source_res_kernels[stage], config.dilations))
+            self.source_resblocks.append(_res_block(width, config.source_res_kernels[stage], config.dilations))
             for size in config.res_kernels:
-                self.resblocks.append(ResBlock(width, size, config.dilations))
+                self.resblocks.append(_res_block(width, size, config.dilations))
         self.conv_post = nn.Conv1d(width, config.n_fft + 2, edge, padding=edge // 2)
 
     def f0(self, mel: Tensor, mel_len: Tensor | None = None) -> Tensor:
@@ -122,18 +131,24 @@ class Vocoder(nn.Module):
             if extra:
                 x = torch.cat((x[:, :, 1:2], x), dim=2)  # one sample mirrored, to match the spectra of the source
             outside = beyond(scale, extra, x.shape[2])
-            shaped = source_resblock(blank(down(spectrum), outside), outside)
-            x = x + shaped
-            blocks = [block(x, outside) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels]]
+            convolve = functools.partial(_convolved, outside)
+            x = x + source_resblock(convolve(down, spectrum), convolve)
+            blocks = [block(x, convolve) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels]]
             x = functools.reduce(torch.add, blocks) / num_kernels
         x = self.conv_post(functional.leaky_relu(x, POST_SLOPE)).to(torch.float32)  # [B, n_fft + 2, F]
-        logs, phases = x.split(config.n_fft // 2 + 1, dim=1)
-        magnitudes, phases = logs.exp().clamp(max=MAX_MAGNITUDE), phases.sin()
-        spectrum = torch.cat((magnitudes * phases.cos(), magnitudes * phases.sin()), dim=1)
-        audio = istft(spectrum, ends * config.hop_samples, num_samples, config.n_fft)
+        audio = istft(spectrum_of(x), ends * config.hop_samples, num_samples, config.n_fft)
         return audio.clamp(-AUDIO_LIMIT, AUDIO_LIMIT)
 
 
-def _same_conv(channels: int, kernel_size: int, dilation: int) -> nn.Conv1d:
-    padding = dilation * (kernel_size - 1) // 2
-    return nn.Conv1d(channels, channels, kernel_size, padding=padding, dilation=dilation)
+def _convolved(outside: Tensor | None, conv: nn.Module, x: Tensor) -> Tensor:
+    return blank(conv(x), outside)
+
+
+def _res_block(channels: int, kernel_size: int, dilations: Sequence[int]) -> ResBlock:
+    """Pairs of convolutions that see both ways."""
+
+    def new_conv(dilation: int) -> nn.Conv1d:
+        padding = dilation * (kernel_size - 1) // 2
+        return nn.Conv1d(channels, channels, kernel_size, padding=padding, dilation=dilation)
+
+    return ResBlock(channels, dilations, new_conv)

@@ -157,9 +157,9 @@ def test_a_residual_block_sees_its_past_and_replaces_it(dtype: "DType", num_kept
     expected = hidden + functional.linear(x, block.res_conv.weight[..., 0], block.res_conv.bias)
 
     assert span.slots is not None
-    contexts = Contexts(ours, span.slots, span.num_kept)
-    first = contexts.convolve(convs[0], x, 5, norm=block.block1.block["2"], shift=shift.flatten())
-    second = contexts.convolve(convs[1], first, 5 + 33, norm=block.block2.block["2"], shortcut=(block.res_conv, x))
+    contexts = Contexts(ours, span.slots, span.num_kept, (5, 5 + 33))
+    first = contexts.convolve(convs[0], x, norm=block.block1.block["2"], shift=shift.flatten())
+    second = contexts.convolve(convs[1], first, norm=block.block2.block["2"], shortcut=(block.res_conv, x))
     close(second, expected)
     close(ours[..., 5:], theirs)
 
@@ -170,8 +170,8 @@ def test_a_convolution_may_stand_alone() -> None:
     assert isinstance(conv, CausalConv)
     conv.keep_flat()
     x, contexts = torch.randn(1, 20, 6), torch.zeros(2, 2, 6)
-    given = Contexts(contexts, torch.tensor([1]), torch.tensor([20]))
-    close(given.convolve(conv, x, 0), conv(x))
+    given = Contexts(contexts, torch.tensor([1]), torch.tensor([20]), (0,))
+    close(given.convolve(conv, x), conv(x))
     close(contexts[1], x[0, -2:])
 
 

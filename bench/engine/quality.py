@@ -158,8 +158,8 @@ def streamed(
         )
         for slot in range(count):
             mels[slot].append(new[slot].clone())
-            pieces[slot].append(heard[slot].pcm)
-            num_failed[slot] += heard[slot].failed
+            pieces[slot].append(heard[slot] or b"")
+            num_failed[slot] += heard[slot] is None
         num_known = call.num_tokens
     for slot in range(count):
         runners.flow.close(slot)

@@ -32,7 +32,7 @@ from cc_tts import logs
 from cc_tts.clock import NS_PER_MS
 from cc_tts.engines.cosyvoice.batched import NUM_POSITIONS
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, SpokenBatch
 from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds
@@ -82,7 +82,7 @@ class SimulatedCall:
     """A call under way; see :class:`cc_tts.engines.cosyvoice.engine.device.Speaking`. It goes on with the clock."""
 
     device: "SimulatedDevice"
-    pieces: Row[Spoken]
+    pieces: Row[bytes]
     cost_ms: tuple[float, float]
     begin_ns: int
     seen_ns: int
@@ -169,7 +169,7 @@ class SimulatedDevice:
             end = slot.num_spoken if job.is_last else _on_grid(slot)
             new, keys = (end - slot.num_given) * FRAMES_PER_TOKEN, (slot.num_prompt + end) * FRAMES_PER_TOKEN
             held = (0 if job.is_last else CROSSFADE_FRAMES) - (0 if job.is_first else CROSSFADE_FRAMES)
-            pieces.append(Spoken(bytes(max(0, new - held) * BYTES_PER_FRAME)))
+            pieces.append(bytes(max(0, new - held) * BYTES_PER_FRAME))
             num_frames, num_keys = max(num_frames, new), max(num_keys, keys)
             slot.num_given = end
         num_rows, all_frames = len(jobs), len(jobs) * num_frames

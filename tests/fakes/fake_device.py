@@ -23,7 +23,6 @@ from cc_tts.engines.cosyvoice.engine.device import (
     Sampled,
     SlotPrefill,
     SpeakJob,
-    Spoken,
     SpokenBatch,
 )
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
@@ -98,9 +97,6 @@ class FakeFront:
 
     def spelled(self, text: str) -> str:
         return without_pronunciations(text)
-
-    def has_words(self, spelled: str) -> bool:
-        return any(character.isalnum() for character in spelled)
 
     def cut(self, text: str, instruction: Sequence[int] = ()) -> tuple[str, str]:
         return text, ""
@@ -329,7 +325,7 @@ class FakeDevice:
         num_prompt = VOICES[slot.voice_id]
         return _pages(num_prompt + len(slot.spoken) + len(job.tokens)) - _final(num_prompt)
 
-    def _piece(self, slot: _Slot, job: SpeakJob) -> Spoken:
+    def _piece(self, slot: _Slot, job: SpeakJob) -> bytes | None:
         slot.spoken += job.tokens
         assert slot.spoken == self._heard(slot)[: len(slot.spoken)], "tokens lost or twice"
         assert job.seed == slot.seed
@@ -342,9 +338,9 @@ class FakeDevice:
         tokens, slot.num_given = slot.spoken[slot.num_given : end], end
         if slot.seed in self.broken_speech:
             self.num_not_finite += 1
-            return Spoken(b"", failed=True)
+            return None
         length = int(BYTES_PER_TOKEN / 2 / job.speed) * 2
-        return Spoken(b"".join(bytes([token]) * length for token in tokens))
+        return b"".join(bytes([token]) * length for token in tokens)
 
     def _heard(self, slot: _Slot) -> list[int]:
         """The tokens that become audio: no more silence than a pause."""

@@ -193,7 +193,7 @@ class _Stage:
         audio = self._vocoder.synthesise(chunks)
         for stream in streams:
             stream.num_done += 1
-        return {slot: (mel, each.pcm) for slot, mel, each in zip(slots, mels, audio, strict=True)}
+        return {slot: (mel, each or b"") for slot, mel, each in zip(slots, mels, audio, strict=True)}
 
     def _let_in(self, draw: random.Random, voice: FlowVoice, slots: Sequence[int]) -> None:
         """Open others in some free slots, with room for the least that may come in those that stay free."""

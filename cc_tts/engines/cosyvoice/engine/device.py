@@ -46,18 +46,10 @@ class SpeakJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """The audio of a job; ``failed``: its numbers were not finite."""
-
-    pcm: bytes
-    failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class SpokenBatch:
     """The audio of a batch of jobs, in their order, and how long each stage took, ms."""
 
-    pieces: Row[Spoken]
+    pieces: Row[bytes | None]  # PCM; None: its numbers were not finite
     flow_ms: float
     vocoder_ms: float
 
@@ -139,9 +131,6 @@ class TextFront(Protocol):
         """Return a text chunk with its sounds and pronunciations in the model's notation, or as words where the model has
         none.
         """
-
-    def has_words(self, spelled: str) -> bool:
-        """Return whether this text chunk has something to say."""
 
     def cut(self, text: str, instruction: Row[int] = ()) -> tuple[str, str]:
         """Return as much of a text chunk as fits in a sequence, and the rest. Raises ``Unprocessable``."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from cc_tts.engines.cosyvoice.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice.engine.device import Device, Sampled, SlotPrefill, Speaking, SpeakJob, Spoken
+from cc_tts.engines.cosyvoice.engine.device import Device, Sampled, SlotPrefill, Speaking, SpeakJob
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice.engine.scheduler import FlowCandidate, LmCandidate, LmPlan
 from cc_tts.engines.cosyvoice.engine.sequence import Sequence
@@ -206,10 +206,10 @@ class Executor:
             took_ms = batch.flow_ms + batch.vocoder_ms  # alone it would have been this, or less by the work beside it
             alone = min(1.0, max(call.cost_ms, took_ms - call.beside_ms) / took_ms) if took_ms else 1.0
             self._costs.observe_call(call.num_frames, call.num_keys, alone * batch.flow_ms, alone * batch.vocoder_ms)
-            for (sequence, index, job), piece in zip(call.rows, batch.pieces, strict=True):
+            for (sequence, index, job), pcm in zip(call.rows, batch.pieces, strict=True):
                 if sequence.key in self._table.sequences:
                     sequence.speaking_ms = 0.0
-                    self._emit(sequence, index, piece, is_last=job.is_last)
+                    self._emit(sequence, index, pcm, is_last=job.is_last)
 
     def _within_memory(self, sequences: Row[Sequence]) -> Row[Sequence]:
         """Return as many of them, in their order, as there are pages for; the first alone if there are pages for none."""
@@ -221,17 +221,17 @@ class Executor:
                 num_free -= sequence.num_new_pages
         return fitting or sequences[:1]
 
-    def _emit(self, sequence: Sequence, index: int, piece: Spoken, *, is_last: bool) -> None:
+    def _emit(self, sequence: Sequence, index: int, pcm: bytes | None, *, is_last: bool) -> None:
         table, stream, clock = self._table, sequence.stream, sequence.stream.clock
-        if piece.failed:
+        if pcm is None:
             table.fail(stream, EngineFailed("flow or vocoder broke off: numbers that are not finite"), wipe=True)
             return
         now_ms = self._now_ms()
-        if piece.pcm:
-            table.outs.append(SpeechChunk(piece.pcm, stream_id=stream.stream_id, text_chunk_index=index))
+        if pcm:
+            table.outs.append(SpeechChunk(pcm, stream_id=stream.stream_id, text_chunk_index=index))
             if not clock.is_first:
                 table.slacks.add(now_ms, clock.left_ms(now_ms))
-        if clock.sent(now_ms, len(piece.pcm) / BYTES_PER_MS) > 0.0:
+        if clock.sent(now_ms, len(pcm) / BYTES_PER_MS) > 0.0:
             table.num_underruns += 1
         if is_last:
             table.finish(sequence)

@@ -15,6 +15,7 @@ from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.device import Device, TextFront
 from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
+from cc_tts.engines.cosyvoice.model.special_tokens import has_words
 from cc_tts.engines.cosyvoice.prefill import Prefill
 from cc_tts.engines.cosyvoice.runaway import Alarm, RunawayGuard
 from cc_tts.engines.engine_core import DeviceLost, StepOut, StreamDone
@@ -93,7 +94,7 @@ class StreamTable:
         index, text = stream.texts.popleft()
         before = stream.held_text if sequence is None else sequence.last_text
         piece = stream.held_text + _joint(before, text) + text
-        if sequence is None and not self._front.has_words(piece):
+        if sequence is None and not has_words(piece):
             stream.held_text = piece  # nothing to say until a word comes
             return
         voice_id, instruction = stream.voice_id, stream.instruction

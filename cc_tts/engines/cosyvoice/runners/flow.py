@@ -12,7 +12,7 @@ Runs on: the thread that owns the device.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -148,7 +148,7 @@ class FlowRunner:
         self._graphs = GraphedCall(
             self._solve,
             enabled=graphs and can_record(self._device),
-            in_few_kernels=self._solve_in_few_kernels if compiles else None,
+            in_few_kernels=partial(self._solve, in_few_kernels=True) if compiles else None,
         )
 
     def pages_needed(self, num_reference: int, num_tokens: int) -> int:
@@ -328,27 +328,20 @@ class FlowRunner:
         views = {name: each.view(part.shape) for (name, part), each in zip(parts.items(), numbers, strict=True)}
         return {**views, "cond": cond}  # [B, 2 T, mels]
 
-    def _solve(self, *_shape: int, **tensors: Tensor) -> tuple[Tensor, ...]:
-        """Mel [B, 2 T, mels]; see :meth:`Flow.run_pages`. Made of tensors only."""
-        return self._mel(self.flow.run_pages, **tensors)
-
-    def _solve_in_few_kernels(self, *_shape: int, **tensors: Tensor) -> tuple[Tensor, ...]:
-        return self._mel(partial(self.flow.run_pages, in_few_kernels=True), **tensors)
-
-    def _mel(
+    def _solve(
         self,
-        run: Callable[..., Tensor],
-        /,
-        *,
+        *_shape: int,
         window: Tensor,
         counts: Tensor,
         pages: Tensor,
         slots: Tensor,
         cond: Tensor,
+        in_few_kernels: bool = False,
     ) -> tuple[Tensor, ...]:
+        """Mel [B, 2 T, mels]; see :meth:`Flow.run_pages`. Made of tensors only."""
         places = torch.arange(cond.shape[1], device=self._device)
         places = counts[0][:, None] * FRAMES_PER_TOKEN + places
-        mel = run(
+        mel = self.flow.run_pages(
             self.arena.encoder,
             self.arena.estimator,
             window,
@@ -358,6 +351,7 @@ class FlowRunner:
             speaker=self._speakers.index_select(0, slots),
             cond=cond,
             noise=self._noise_rows[places.clamp(max=self._noise_rows.shape[0] - 1)],
+            in_few_kernels=in_few_kernels,
         )
         return (mel,)
 

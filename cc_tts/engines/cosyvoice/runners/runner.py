@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from cc_tts.clock import Clock
 from cc_tts.engines.cosyvoice.edges import soften
-from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, SpokenBatch
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
@@ -95,8 +95,8 @@ class _Speaking:
             begin, between, end = self._marks
             flow_ms, vocoder_ms = between.ms_since(begin), end.ms_since(between)
         pieces = [
-            Spoken(soften(piece.pcm, is_first=job.is_first, is_last=job.is_last), piece.failed)
-            for job, piece in zip(self._jobs, audio, strict=True)
+            None if pcm is None else soften(pcm, is_first=job.is_first, is_last=job.is_last)
+            for job, pcm in zip(self._jobs, audio, strict=True)
         ]
         return SpokenBatch(pieces, flow_ms, vocoder_ms)
 

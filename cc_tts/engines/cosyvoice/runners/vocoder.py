@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.engine.device import Spoken
 from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary
 from cc_tts.engines.cosyvoice.model.networks.layers import within
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
@@ -93,16 +92,16 @@ class Synthesis:
         self._started = [(batch, given, samples.shape) for batch, given, samples in started]
         self.fetched = Fetched(torch.cat([samples.flatten() for *_, samples in started]))
 
-    def spoken(self) -> list[Spoken]:
-        """The audio of each row, in their order; here it waits for the device."""
-        done: dict[int, Spoken] = {}
+    def spoken(self) -> list[bytes | None]:
+        """The audio of each row, in their order; None: its numbers were not finite. Here it waits for the device."""
+        done: dict[int, bytes | None] = {}
         samples = self.fetched.numbers().astype("<i2", copy=False)
         for batch, given, shape in self._started:
             ours, samples = np.split(samples, [shape.numel()])
             for row, part, pcm in zip(batch, given, ours.reshape(shape), strict=True):
                 failed = not pcm[-1]
                 self._vocoder.num_not_finite += failed
-                done[row.slot] = Spoken(b"" if failed else pcm[part].tobytes(), failed=failed)
+                done[row.slot] = None if failed else pcm[part].tobytes()
         return [done[row.slot] for row in self._rows]
 
 
@@ -185,11 +184,11 @@ class SlotVocoder(ABC):
     def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
         """Begin the audio of one row or more. One whose numbers are not finite fails; whoever asks for it frees its slot."""
 
-    def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
+    def synthesise(self, rows: Sequence[VocoderRow]) -> list[bytes | None]:
         """The audio of each row, in their order. A row whose numbers are not finite fails, and its slot is free again."""
         spoken = self.begin(rows).spoken() if rows else []
         for row, piece in zip(rows, spoken, strict=True):
-            if piece.failed:
+            if piece is None:
                 self.release(row.slot)
         return spoken
 

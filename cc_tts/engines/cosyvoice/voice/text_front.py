@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, LmRequest, SpeechIds
-from cc_tts.engines.cosyvoice.model.special_tokens import has_words, plain
+from cc_tts.engines.cosyvoice.model.special_tokens import plain
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.runaway import pace_of
@@ -69,10 +69,6 @@ class TextFront:
         if not self._tokenizer.has_phones:
             return without_pronunciations(text)
         return replace_pronounced(text, lambda ipa, words: self._phones(ipa) or words)
-
-    def has_words(self, spelled: str) -> bool:
-        """Return whether a text that is :meth:`spelled` says something."""
-        return has_words(spelled)
 
     def _phones(self, ipa: str) -> str:
         return _PHONE.sub(lambda match: self._tokenizer.written(match.group()), to_cmu(ipa))

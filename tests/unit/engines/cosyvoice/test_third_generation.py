@@ -178,7 +178,7 @@ def test_pieces_of_any_size_give_the_whole(networks: tuple[SpeechModel, TextToke
             if 0 <= (place := call - slot) < len(sizes)
         ]
         for row, spoken in zip(rows, runner.synthesise(rows), strict=True):
-            heard[row.slot] += spoken.pcm
+            heard[row.slot] += spoken or b""
     assert not runner._num_done
     for slot, mel in enumerate(mels):
         with torch.inference_mode():
@@ -195,7 +195,7 @@ def test_samples_come_as_soon_as_they_are_final(networks: tuple[SpeechModel, Tex
     num_samples = 0
     for number, size in enumerate((24, 50, 100)):
         (spoken,) = runner.synthesise([VocoderRow(0, torch.zeros(80, size), is_first=number == 0, is_last=False)])
-        num_samples += len(spoken.pcm) // 2
+        num_samples += len(spoken or b"") // 2
         assert num_samples == 480 * (sum((24, 50, 100)[: number + 1]) - 4) - 4
 
 
@@ -206,10 +206,10 @@ def test_a_row_that_is_not_finite_fails_alone(networks: tuple[SpeechModel, TextT
         for slot, value in enumerate((float("nan"), 0.0))
     ]
     broken, whole = runner.synthesise(rows)
-    assert (broken.failed, whole.failed, runner.num_not_finite) == (True, False, 1)
+    assert (broken, whole is None, runner.num_not_finite) == (None, False, 1)
     (again,) = runner.synthesise([VocoderRow(0, torch.zeros(80, 24), is_first=True, is_last=True)])
-    assert not again.failed
-    assert len(again.pcm) == 2 * 480 * 24
+    assert again is not None
+    assert len(again) == 2 * 480 * 24
 
 
 def test_the_codes_of_a_model_are_those_of_its_tensors(networks: tuple[SpeechModel, TextTokenizer]) -> None:

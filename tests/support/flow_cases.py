@@ -3,7 +3,7 @@
 import dataclasses
 import random
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from cc_tts.engines.cosyvoice.runners.kv_cache import PagePool
 from lab.cosyvoice.tiny_model import FLOW, tiny_states
 from lab.cosyvoice.whole_flow import whole_mel
 
-CLOSE: Final = {"rtol": 0.0, "atol": 1e-5}
+CLOSE: Final[dict[str, Any]] = {"rtol": 0.0, "atol": 1e-5}
 MAX_TOKENS: Final = 200
 NOISE: Final = fixed_noise()[:, :, : 2 * MAX_TOKENS]
 CODES: Final = 60

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from tests.parity.command import main  # noqa: E402
-from tests.support.golden import GOLDEN  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
+from tests.parity.command import main
+from tests.support.golden import GOLDEN
+from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
 

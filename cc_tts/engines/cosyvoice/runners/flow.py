@@ -12,7 +12,7 @@ Runs on: the thread that owns the device.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -146,9 +146,9 @@ class FlowRunner:
         self._sequences: dict[int, _Sequence] = {}
         self._has_buckets = graphs
         self._graphs = GraphedCall(
-            self._solve,
+            partial(self._solve, flow.run_pages),
             enabled=graphs and can_record(self._device),
-            in_few_kernels=partial(self._solve, in_few_kernels=True) if compiles else None,
+            in_few_kernels=partial(self._solve, partial(flow.run_pages, in_few_kernels=True)) if compiles else None,
         )
 
     def pages_needed(self, num_reference: int, num_tokens: int) -> int:
@@ -294,7 +294,7 @@ class FlowRunner:
             shape = FlowShape(*self._graphs.fit(shape.bucket(self.flow.config.chunk_tokens)))
             (mel,) = self._graphs.call(shape, **self._inputs(shape, works))  # [B, 2 T, mels]
         else:
-            (mel,) = self._solve(**self._inputs(shape, works))
+            (mel,) = self._solve(self.flow.run_pages, **self._inputs(shape, works))
         mels = []
         for row, work in enumerate(works):
             first = (work.sequence.num_given - work.sequence.num_kept) * FRAMES_PER_TOKEN
@@ -330,18 +330,18 @@ class FlowRunner:
 
     def _solve(
         self,
+        run_pages: Callable[..., Tensor],
         *_shape: int,
         window: Tensor,
         counts: Tensor,
         pages: Tensor,
         slots: Tensor,
         cond: Tensor,
-        in_few_kernels: bool = False,
     ) -> tuple[Tensor, ...]:
         """Mel [B, 2 T, mels]; see :meth:`Flow.run_pages`. Made of tensors only."""
         places = torch.arange(cond.shape[1], device=self._device)
         places = counts[0][:, None] * FRAMES_PER_TOKEN + places
-        mel = self.flow.run_pages(
+        mel = run_pages(
             self.arena.encoder,
             self.arena.estimator,
             window,
@@ -351,7 +351,6 @@ class FlowRunner:
             speaker=self._speakers.index_select(0, slots),
             cond=cond,
             noise=self._noise_rows[places.clamp(max=self._noise_rows.shape[0] - 1)],
-            in_few_kernels=in_few_kernels,
         )
         return (mel,)
 

@@ -12,38 +12,40 @@ import pytest
 
 from tests.support.captured_logs import capture_logs
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice import batched  # noqa: E402
-from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader, paced  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.capacity import MAX_GUARD_MS, Capacity, StageCost, StageCosts  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.config import EngineConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.schedule import exact_hop  # noqa: E402
-from cc_tts.engines.cosyvoice.model.checkpoint import ModelError  # noqa: E402
-from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_networks  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise  # noqa: E402
-from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
-from cc_tts.engines.cosyvoice.runaway import LENGTH_FACTOR, LENGTH_SPARE, TYPICAL_PACE  # noqa: E402
-from cc_tts.engines.cosyvoice.runners import runner as model_runner  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.runner import ModelRunner  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.speakers import Speaker  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED  # noqa: E402
-from cc_tts.engines.engine_core import DeviceLost, StreamDone, StreamRequest  # noqa: E402
-from cc_tts.engines.speech_chunk import SpeechChunk  # noqa: E402
-from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable  # noqa: E402
-from lab.cosyvoice.schedule import HopSchedule, calls_for, double_hop  # noqa: E402
-from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
-from lab.cosyvoice.token2wav import stream_wav  # noqa: E402
-from lab.cosyvoice.whole_vocoder import vocode  # noqa: E402
-from tests.parity.generation import speak  # noqa: E402
-from tests.parity.samplers import SeededRas  # noqa: E402
-from tests.support.small_engine import open_streams, runner_of  # noqa: E402
-from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
-from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice import batched
+from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader, paced
+from cc_tts.engines.cosyvoice.engine.capacity import MAX_GUARD_MS, Capacity, StageCost, StageCosts
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.engine.schedule import exact_hop
+from cc_tts.engines.cosyvoice.model.checkpoint import ModelError
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_networks
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.runaway import LENGTH_FACTOR, LENGTH_SPARE, TYPICAL_PACE
+from cc_tts.engines.cosyvoice.runners import runner as model_runner
+from cc_tts.engines.cosyvoice.runners.runner import ModelRunner
+from cc_tts.engines.cosyvoice.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence
+from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED
+from cc_tts.engines.engine_core import DeviceLost, StreamDone, StreamRequest
+from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable
+from lab.cosyvoice.schedule import HopSchedule, calls_for, double_hop
+from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model
+from lab.cosyvoice.token2wav import stream_wav
+from lab.cosyvoice.whole_vocoder import vocode
+from tests.parity.generation import speak
+from tests.parity.samplers import SeededRas
+from tests.support.small_engine import open_streams, runner_of
+from tests.support.stepped_streams import endings, pcm_of, run
+from tests.support.tiny_speakers import tiny_speaker
+from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
 

@@ -2,26 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
-from cc_tts.engines.cosyvoice.model import loader  # noqa: E402
-from cc_tts.engines.engine_core import StreamDone  # noqa: E402
-from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
-from tests.support.small_engine import load_engine, open_streams, runner_of  # noqa: E402
-from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
-
-if TYPE_CHECKING:
-    from cc_tts.engines.cosyvoice.model.sizes import Generation
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.model import loader
+from cc_tts.engines.cosyvoice.model.sizes import Generation
+from cc_tts.engines.engine_core import StreamDone
+from lab.cosyvoice.tiny_model import make_tiny_model
+from tests.support.small_engine import load_engine, open_streams, runner_of
+from tests.support.stepped_streams import endings, pcm_of, run
+from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
 

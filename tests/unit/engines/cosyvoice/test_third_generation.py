@@ -7,34 +7,36 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.config import EngineConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
-from cc_tts.engines.cosyvoice.model.loader import SpeechModel  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds, Table  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder  # noqa: E402
-from cc_tts.engines.cosyvoice.model.tokenizer import DEFAULT_INSTRUCTION, TextTokenizer  # noqa: E402
-from cc_tts.engines.cosyvoice.runners import runner as model_runner  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner, fixed_uniform  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.speakers import Mode, Speaker  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED  # noqa: E402
-from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest  # noqa: E402
-from cc_tts.voices.inline_ipa import pronounced  # noqa: E402
-from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
-from lab.cosyvoice.whole_flow import whole_mel  # noqa: E402
-from lab.cosyvoice.whole_vocoder import causal_whole  # noqa: E402
-from tests.parity.generation import speak  # noqa: E402
-from tests.parity.samplers import SeededRas  # noqa: E402
-from tests.support.small_engine import load_engine, runner_of  # noqa: E402
-from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
-from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds, Table
+from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
+from cc_tts.engines.cosyvoice.model.tokenizer import DEFAULT_INSTRUCTION, TextTokenizer
+from cc_tts.engines.cosyvoice.runners import runner as model_runner
+from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner, fixed_uniform
+from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow
+from cc_tts.engines.cosyvoice.voice.speakers import Mode, Speaker
+from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence
+from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED
+from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
+from cc_tts.voices.inline_ipa import pronounced
+from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model
+from lab.cosyvoice.whole_flow import whole_mel
+from lab.cosyvoice.whole_vocoder import causal_whole
+from tests.parity.generation import speak
+from tests.parity.samplers import SeededRas
+from tests.support.small_engine import load_engine, runner_of
+from tests.support.stepped_streams import endings, pcm_of, run
+from tests.support.tiny_speakers import tiny_speaker
+from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
 
@@ -169,7 +171,7 @@ def test_pieces_of_any_size_give_the_whole(networks: tuple[SpeechModel, TextToke
     vocoder = cast("CausalVocoder", networks[0].vocoder)
     runner = CausalVocoderRunner(vocoder, num_slots=3, noise=UNIFORM)
     mels = torch.randn(3, 80, sum(sizes), generator=torch.Generator().manual_seed(7))
-    parts: list[Any] = [torch.split(mel, sizes, dim=1) for mel in mels]
+    parts: list[Any] = [torch.split(mel, list(sizes), dim=1) for mel in mels]
     heard = dict.fromkeys(range(3), b"")
     for call in range(len(sizes) + 2):
         rows = [

@@ -8,20 +8,22 @@ import pytest
 
 from tests.support.captured_logs import capture_logs
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.config.sections.log import LogConfig  # noqa: E402
-from cc_tts.engines.cosyvoice import worker_engine  # noqa: E402
-from cc_tts.engines.cosyvoice.batched import BatchedLoader  # noqa: E402
-from cc_tts.engines.cosyvoice.worker_engine import (  # noqa: E402
+import torch
+
+from cc_tts.config.sections.log import LogConfig
+from cc_tts.engines.cosyvoice import worker_engine
+from cc_tts.engines.cosyvoice.batched import BatchedLoader
+from cc_tts.engines.cosyvoice.worker_engine import (
     check_build,
     choose_device,
     load_speakers,
     make_loader,
 )
-from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
-from cc_tts.errors import ConfigError  # noqa: E402
-from tests.support.neural_settings import neural_settings  # noqa: E402
+from cc_tts.engines.worker.messages import WorkerSettings
+from cc_tts.errors import ConfigError
+from tests.support.neural_settings import neural_settings
 
 pytestmark = pytest.mark.unit
 

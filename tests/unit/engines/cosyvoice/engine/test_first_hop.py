@@ -1,32 +1,32 @@
 """The first hop of 12 tokens behind a reference of 13 more than a multiple of 25: exact, and one chunk of work."""
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.engine.schedule import exact_hop  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import (  # noqa: E402
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice.engine.schedule import exact_hop
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import (
     Flow,
     FlowReference,
     fixed_noise,
 )
-from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner  # noqa: E402
-from cc_tts.voices.enrolment import num_flow_tokens  # noqa: E402
-from lab.cosyvoice.golden_fill import fill_by_kind  # noqa: E402
-from lab.cosyvoice.networks import flow_of  # noqa: E402
-from lab.cosyvoice.schedule import FlowCall, HopSchedule, calls_for  # noqa: E402
-from lab.cosyvoice.whole_flow import whole_mel  # noqa: E402
-from tests.support.flow_cases import CLOSE, new_flow, new_runner, prompt_of, tokens_of, whole  # noqa: E402
-from tests.support.golden import read_tensors, tiny_shapes  # noqa: E402
-from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from torch import Tensor
+from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner
+from cc_tts.voices.enrolment import num_flow_tokens
+from lab.cosyvoice.golden_fill import fill_by_kind
+from lab.cosyvoice.networks import flow_of
+from lab.cosyvoice.schedule import FlowCall, HopSchedule, calls_for
+from lab.cosyvoice.whole_flow import whole_mel
+from tests.support.flow_cases import CLOSE, new_flow, new_runner, prompt_of, tokens_of, whole
+from tests.support.golden import read_tensors, tiny_shapes
+from tests.support.torch_threads import one_thread_without_gradients
 
 pytestmark = pytest.mark.unit
 
@@ -44,7 +44,7 @@ def calls_of(num_prompt: int, num_tokens: int) -> list[FlowCall]:
     return list(calls_for(HopSchedule(num_prompt, hop=exact_hop(num_prompt)), num_tokens))
 
 
-def spoken(runner: FlowRunner, slot: int, tokens: "Sequence[int]", calls: "Sequence[FlowCall]") -> "list[Tensor]":
+def spoken(runner: FlowRunner, slot: int, tokens: "Sequence[int]", calls: "Sequence[FlowCall]") -> list[Tensor]:
     fed, mels = 0, []
     for call in calls:
         mels.append(runner.step([FlowRow(slot, tokens[fed : call.num_tokens], call.finalize)])[0])
@@ -68,11 +68,11 @@ def test_the_first_call_solves_one_chunk_after_15_tokens(flow: Flow, num_prompt:
     runner = new_runner(flow)
     work: Callable[..., tuple[Tensor, ...]] = runner._solve
 
-    def noting(*shape: int, **tensors: "Tensor") -> "tuple[Tensor, ...]":
+    def noting(*given: Any, **tensors: Tensor) -> tuple[Tensor, ...]:
         widths.append(tensors["cond"].shape[1])
-        return work(*shape, **tensors)
+        return work(*given, **tensors)
 
-    runner._solve = noting  # type: ignore[method-assign]
+    runner._solve = noting  # type: ignore[assignment, method-assign]
     runner.open(0, runner.add_voice(prompt_of(num_prompt)))
     widths.clear()
     (mel, *_) = spoken(runner, 0, tokens_of(60, 1), calls[:1])

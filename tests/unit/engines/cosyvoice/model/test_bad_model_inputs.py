@@ -7,12 +7,14 @@ from typing import Any, Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tokenizers")
 
-from cc_tts.engines.cosyvoice.model.checkpoint import (  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.model.checkpoint import (
     ModelError,
     ModelFileDamaged,
     ModelFileMissing,
@@ -20,11 +22,11 @@ from cc_tts.engines.cosyvoice.model.checkpoint import (  # noqa: E402
     UnsafeCheckpoint,
     WrongModelVersion,
 )
-from cc_tts.engines.cosyvoice.model.directory import check_model_dir  # noqa: E402
-from cc_tts.engines.cosyvoice.model.loader import check_weights  # noqa: E402
-from cc_tts.engines.cosyvoice.model.special_tokens import SPECIAL_TOKENS  # noqa: E402
-from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
-from cc_tts.text.normalizer import Normalizer  # noqa: E402
+from cc_tts.engines.cosyvoice.model.directory import check_model_dir
+from cc_tts.engines.cosyvoice.model.loader import check_weights
+from cc_tts.engines.cosyvoice.model.special_tokens import SPECIAL_TOKENS
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.text.normalizer import Normalizer
 
 pytestmark = pytest.mark.unit
 

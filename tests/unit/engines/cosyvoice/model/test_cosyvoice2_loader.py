@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice.model import sizes  # noqa: E402
-from cc_tts.engines.cosyvoice.model.checkpoint import (  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.model import sizes
+from cc_tts.engines.cosyvoice.model.checkpoint import (
     ModelError,
     ModelFileDamaged,
     ModelFileMissing,
@@ -21,19 +23,19 @@ from cc_tts.engines.cosyvoice.model.checkpoint import (  # noqa: E402
     UnsafeCheckpoint,
     WrongModelVersion,
 )
-from cc_tts.engines.cosyvoice.model.loader import (  # noqa: E402
+from cc_tts.engines.cosyvoice.model.loader import (
     check_part,
     check_weights,
     dtype_for,
     load_model,
 )
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference  # noqa: E402
-from cc_tts.engines.cosyvoice.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig  # noqa: E402
-from cc_tts.errors import ConfigError  # noqa: E402
-from lab.cosyvoice import tiny_model  # noqa: E402
-from lab.cosyvoice.networks import shapes_for  # noqa: E402
-from lab.cosyvoice.whole_flow import whole_mel  # noqa: E402
-from lab.cosyvoice.whole_vocoder import two_sided  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference
+from cc_tts.engines.cosyvoice.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig
+from cc_tts.errors import ConfigError
+from lab.cosyvoice import tiny_model
+from lab.cosyvoice.networks import shapes_for
+from lab.cosyvoice.whole_flow import whole_mel
+from lab.cosyvoice.whole_vocoder import two_sided
 
 pytestmark = pytest.mark.unit
 

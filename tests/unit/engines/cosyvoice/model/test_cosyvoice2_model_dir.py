@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from cc_tts.engines.cosyvoice.model import directory as model_dir  # noqa: E402
-from cc_tts.engines.cosyvoice.model import download  # noqa: E402
-from cc_tts.engines.cosyvoice.model.directory import add_model_commands, check_model_dir, needed_files  # noqa: E402
-from cc_tts.engines.cosyvoice.model.download import DownloaderMissing, DownloadFailed, download_model  # noqa: E402
+from cc_tts.engines.cosyvoice.model import directory as model_dir
+from cc_tts.engines.cosyvoice.model import download
+from cc_tts.engines.cosyvoice.model.directory import add_model_commands, check_model_dir, needed_files
+from cc_tts.engines.cosyvoice.model.download import DownloaderMissing, DownloadFailed, download_model
 
 pytestmark = pytest.mark.unit
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from cc_tts.errors import ConfigError
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
 
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from cc_tts.engines.cosyvoice.model import special_tokens  # noqa: E402
-from cc_tts.engines.cosyvoice.model.special_tokens import END_OF_PROMPT, plain  # noqa: E402
-from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
+from cc_tts.engines.cosyvoice.model import special_tokens
+from cc_tts.engines.cosyvoice.model.special_tokens import END_OF_PROMPT, plain
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 
 SPECIAL_TOKENS: Final = special_tokens.SPECIAL_TOKENS[2]
 

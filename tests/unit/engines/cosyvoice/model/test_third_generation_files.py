@@ -10,41 +10,43 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tokenizers")
 
-from cc_tts import wav_file  # noqa: E402
-from cc_tts.config.sections.log import LogConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.model import loader, sizes  # noqa: E402
-from cc_tts.engines.cosyvoice.model.checkpoint import WrongModelVersion  # noqa: E402
-from cc_tts.engines.cosyvoice.model.directory import add_model_commands, check_model_dir, needed_files  # noqa: E402
-from cc_tts.engines.cosyvoice.model.loader import (  # noqa: E402
+import torch
+
+from cc_tts import wav_file
+from cc_tts.config.sections.log import LogConfig
+from cc_tts.engines.cosyvoice.model import loader, sizes
+from cc_tts.engines.cosyvoice.model.checkpoint import WrongModelVersion
+from cc_tts.engines.cosyvoice.model.directory import add_model_commands, check_model_dir, needed_files
+from cc_tts.engines.cosyvoice.model.loader import (
     check_weights,
     generation_of_directory,
     new_vocoder,
     stored_shapes,
 )
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, SpeechIds, Table, text_inputs  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice.model.sizes import CAUSAL, DitConfig, FlowConfig, LmConfig, LookaheadConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
-from cc_tts.engines.cosyvoice.prefill import Bistream  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
-from cc_tts.engines.cosyvoice.voice import features  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.speakers import enrolled_speakers, generation_of_fingerprint  # noqa: E402
-from cc_tts.engines.cosyvoice.worker_engine import make_loader  # noqa: E402
-from cc_tts.engines.enrolment.recording import read_recording  # noqa: E402
-from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
-from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
-from cc_tts.voices.enrolment import enrol  # noqa: E402
-from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
-from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
-from tests.support.golden import read_json  # noqa: E402
-from tests.support.neural_settings import neural_settings  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, SpeechIds, Table, text_inputs
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.model.sizes import CAUSAL, DitConfig, FlowConfig, LmConfig, LookaheadConfig
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.prefill import Bistream
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
+from cc_tts.engines.cosyvoice.voice import features
+from cc_tts.engines.cosyvoice.voice.encoder import CosyVoiceReferenceEncoder
+from cc_tts.engines.cosyvoice.voice.speakers import enrolled_speakers, generation_of_fingerprint
+from cc_tts.engines.cosyvoice.worker_engine import make_loader
+from cc_tts.engines.enrolment.recording import read_recording
+from cc_tts.engines.worker.messages import WorkerSettings
+from cc_tts.voices.embedding_cache import EnrolledVoice
+from cc_tts.voices.enrolment import enrol
+from cc_tts.voices.library import VoiceLibrary, VoiceRecord
+from lab.cosyvoice.tiny_model import make_tiny_model
+from tests.support.golden import read_json
+from tests.support.neural_settings import neural_settings
 
 pytestmark = pytest.mark.unit
 

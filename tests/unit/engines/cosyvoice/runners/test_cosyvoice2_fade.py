@@ -2,9 +2,11 @@ from collections.abc import Iterator
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.runners.vocoder import crossfade, crossfade_window  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.runners.vocoder import crossfade, crossfade_window
 
 pytestmark = pytest.mark.unit
 

@@ -1,26 +1,26 @@
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.runners.sampler import (  # noqa: E402
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice.runners.sampler import (
     NO_TOKEN,
     empty_history,
     forbid,
     push_history,
     sample_ras,
 )
-from tests.parity.samplers import SeededRas  # noqa: E402
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from tests.parity.samplers import SeededRas
 
 pytestmark = pytest.mark.unit
 
 
-def draws(log_probs: "Tensor", history: list[int], count: int, *, one_seed: bool) -> "Tensor":
+def draws(log_probs: Tensor, history: list[int], count: int, *, one_seed: bool) -> Tensor:
     window = torch.tensor([[NO_TOKEN] * (10 - len(history)) + history]).expand(count, -1)
     numbers, same = torch.arange(count), torch.full((count,), 7)
     seeds, steps = (same, numbers) if one_seed else (numbers, same)
@@ -41,7 +41,7 @@ def test_a_sequence_draws_the_same_in_any_company() -> None:
     assert torch.equal(together, torch.cat(alone))
 
 
-def peaked(peak: int, size: int = 50) -> "Tensor":
+def peaked(peak: int, size: int = 50) -> Tensor:
     scores = torch.zeros(size)
     scores[peak] = 12.0
     log_probs: Tensor = torch.log_softmax(scores, dim=-1)
@@ -74,7 +74,7 @@ def test_forbidden_ids_are_never_drawn_and_others_keep_their_scores() -> None:
 
 def test_no_value_leaves_the_device() -> None:
     """Tensors without values can go through: nothing asks for one."""
-    rows = {"device": "meta", "dtype": torch.int64}
+    rows: dict[str, Any] = {"device": "meta", "dtype": torch.int64}
     log_probs = torch.empty(4, 6564, device="meta")
     ids = sample_ras(
         forbid(log_probs, torch.empty(4, 3, device="meta", dtype=torch.bool)),

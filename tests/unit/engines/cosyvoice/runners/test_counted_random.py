@@ -2,9 +2,11 @@ from functools import partial
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.runners.counted_random import counted_exponentials, counted_normals  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.runners.counted_random import counted_exponentials, counted_normals
 
 pytestmark = pytest.mark.unit
 

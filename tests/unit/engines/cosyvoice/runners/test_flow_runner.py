@@ -1,20 +1,23 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.engine.device import PagesExhausted  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import (  # noqa: E402
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice.engine.device import PagesExhausted
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import (
     Flow,
     FlowReference,
 )
-from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape, FlowVoice  # noqa: E402
-from lab.cosyvoice.tiny_model import FLOW  # noqa: E402
-from tests.support.flow_cases import (  # noqa: E402
+from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape, FlowVoice
+from lab.cosyvoice.tiny_model import FLOW
+from tests.support.flow_cases import (
     CLOSE,
     MAX_TOKENS,
     NOISE,
@@ -26,10 +29,7 @@ from tests.support.flow_cases import (  # noqa: E402
     tokens_of,
     whole,
 )
-from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from tests.support.torch_threads import one_thread_without_gradients
 
 pytestmark = pytest.mark.unit
 
@@ -52,8 +52,8 @@ def cut(tokens: Sequence[int], draw: random.Random) -> list[list[int]]:
     return pieces
 
 
-def noting(shapes: list[FlowShape], work: "Callable[..., tuple[Tensor, ...]]") -> "Callable[..., tuple[Tensor, ...]]":
-    def noted(*shape: int, **tensors: "Tensor") -> "tuple[Tensor, ...]":
+def noting(shapes: list[FlowShape], work: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    def noted(*shape: int, **tensors: Tensor) -> tuple[Tensor, ...]:
         shapes.append(FlowShape(*shape))
         return work(*shape, **tensors)
 
@@ -67,7 +67,7 @@ class Speaking:
     voice: FlowVoice
     tokens: list[int]
     fed: int = 0
-    mels: "list[Tensor]" = field(default_factory=list)
+    mels: list[Tensor] = field(default_factory=list)
 
 
 class TestOneSequence:
@@ -296,7 +296,7 @@ class TestShapes:
     def test_shapes_are_those_of_the_buckets(self, monkeypatch: pytest.MonkeyPatch, flow: Flow) -> None:
         runner = new_runner(flow, graphs=True)
         shapes: list[FlowShape] = []
-        monkeypatch.setattr(runner._graphs, "_fn", noting(shapes, runner._solve))
+        monkeypatch.setattr(runner._graphs, "_fn", noting(shapes, runner._graphs._fn))
         runner.warm_up([FlowShape(1, 25, 4), FlowShape(3, 10, 1)])
         assert shapes == [FlowShape(4, 25, 8), FlowShape(1, 25, 8)], "the largest first"
         voice = runner.add_voice(prompt_of(50))
@@ -321,7 +321,7 @@ class TestShapes:
             flow = Flow(FLOW)
         runner = FlowRunner(flow, num_slots=2, num_pages=3, noise=NOISE, max_tokens=MAX_TOKENS, graphs=True)
         shape = FlowShape(2, 50, 4)
-        (mel,) = runner._solve(*shape, **runner._inputs(shape, ()))
+        (mel,) = runner._graphs._fn(*shape, **runner._inputs(shape, ()))
         assert mel.shape == (2, 100, 80)
 
     def test_a_result_is_not_overwritten(self, flow: Flow) -> None:

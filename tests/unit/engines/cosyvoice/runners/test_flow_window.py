@@ -1,23 +1,22 @@
 """A flow that sees the start of a sequence and a bounded part of what came last."""
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.flow import MAX_CALL_CHUNKS, FlowRow, max_pages  # noqa: E402
-from lab.cosyvoice.networks import flow_of  # noqa: E402
-from lab.cosyvoice.tiny_model import tiny_states  # noqa: E402
-from tests.support.flow_cases import CLOSE, NUM_STEPS, new_runner, num_used, prompt_of, run, tokens_of, whole  # noqa: E402
-from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cc_tts.engines.cosyvoice.model.sizes import Generation
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice.model.sizes import Generation
+from cc_tts.engines.cosyvoice.runners.flow import MAX_CALL_CHUNKS, FlowRow, max_pages
+from lab.cosyvoice.networks import flow_of
+from lab.cosyvoice.tiny_model import tiny_states
+from tests.support.flow_cases import CLOSE, NUM_STEPS, new_runner, num_used, prompt_of, run, tokens_of, whole
+from tests.support.torch_threads import one_thread_without_gradients
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +37,7 @@ def pieces(lengths: list[int]) -> list[list[int]]:
     return [[next(tokens) for _ in range(length)] for length in lengths]
 
 
-def spoken(flow: Flow, num_prompt: int, lengths: list[int], *, graphs: bool = False) -> "Tensor":
+def spoken(flow: Flow, num_prompt: int, lengths: list[int], *, graphs: bool = False) -> Tensor:
     runner = new_runner(flow, graphs=graphs)
     runner.open(1, runner.add_voice(prompt_of(num_prompt)))
     mel: Tensor = torch.cat(run(runner, 1, pieces(lengths)), dim=1)
@@ -74,7 +73,7 @@ def test_many_of_any_age_give_what_each_gives_alone_and_all_pages_come_back() ->
     runner = new_runner(flow, num_pages=24, num_slots=3, graphs=True)
     voices = [runner.add_voice(prompt_of(num_prompt)) for num_prompt in (0, 67, 110)]
     texts = [tokens_of(90, seed) for seed in range(3)]
-    fed, mels = [0, 0, 0], [list["Tensor"](), list["Tensor"](), list["Tensor"]()]
+    fed, mels = [0, 0, 0], [list[Tensor](), list[Tensor](), list[Tensor]()]
     for slot, voice in enumerate(voices):
         runner.open(slot, voice)
     while any(count < 90 for count in fed):

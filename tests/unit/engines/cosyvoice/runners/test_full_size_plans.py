@@ -2,16 +2,18 @@
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.engine.engine import TYPICAL_TOKENS  # noqa: E402
-from cc_tts.engines.cosyvoice.model.loader import SpeechModel  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from cc_tts.engines.cosyvoice.model.sizes import (  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.engine.engine import TYPICAL_TOKENS
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType
+from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
+from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice.model.sizes import (
     CAUSAL,
     DitConfig,
     FlowConfig,
@@ -19,12 +21,12 @@ from cc_tts.engines.cosyvoice.model.sizes import (  # noqa: E402
     LookaheadConfig,
     VocoderConfig,
 )
-from cc_tts.engines.cosyvoice.runners import memory_plan  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.memory_plan import GRAPH_SHARE, MemoryPlan, pages_for, plan_memory  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRunner  # noqa: E402
-from tests.support.most_memory import most_bytes  # noqa: E402
+from cc_tts.engines.cosyvoice.runners import memory_plan
+from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
+from cc_tts.engines.cosyvoice.runners.memory_plan import GRAPH_SHARE, MemoryPlan, pages_for, plan_memory
+from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRunner
+from tests.support.most_memory import most_bytes
 
 pytestmark = pytest.mark.unit
 

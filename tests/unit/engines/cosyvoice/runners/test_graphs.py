@@ -1,18 +1,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch.cuda._utils import _get_device_index  # noqa: E402 - what set_device begins with
+import torch
+from torch import Tensor
+from torch.cuda._utils import _get_device_index  # what set_device begins with
 
-from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of, buckets_up_to, claim  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.lanes import upload  # noqa: E402
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of, buckets_up_to, claim
+from cc_tts.engines.cosyvoice.runners.lanes import upload
 
 pytestmark = pytest.mark.unit
 
@@ -49,7 +48,7 @@ def test_a_card_is_made_the_current_one(monkeypatch: pytest.MonkeyPatch, device:
 def test_without_graphs_each_call_is_a_plain_one() -> None:
     seen: list[tuple[int, int]] = []
 
-    def work(rows: int, *, x: "Tensor") -> "tuple[Tensor]":
+    def work(rows: int, *, x: Tensor) -> tuple[Tensor]:
         seen.append((rows, int(x)))
         return (x * rows,)
 
@@ -99,7 +98,7 @@ class FakeCuda:
             monkeypatch.setattr(torch.cuda, name, value)
         monkeypatch.setattr(torch.Tensor, "record_stream", lambda *_: None)
 
-    def work(self, key: int, *, x: "Tensor") -> "tuple[Tensor]":
+    def work(self, key: int, *, x: Tensor) -> tuple[Tensor]:
         if self.recording:
             self.log.append(f"record {key}")
             outputs = torch.full_like(x, -1)

@@ -8,13 +8,15 @@ from cc_tts.engines.cosyvoice.engine.device import PagesExhausted
 from cc_tts.engines.cosyvoice.runners.kv_cache import PagePool
 from cc_tts.errors import EngineOverloaded
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, EstimatorConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
-from lab.cosyvoice.networks import flow_of  # noqa: E402
-from lab.cosyvoice.tiny_model import tiny_states  # noqa: E402
-from tests.support.flow_cases import num_used  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, EstimatorConfig
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
+from lab.cosyvoice.networks import flow_of
+from lab.cosyvoice.tiny_model import tiny_states
+from tests.support.flow_cases import num_used
 
 pytestmark = pytest.mark.unit
 
@@ -40,18 +42,6 @@ class TestPagePool:
         assert pool.take(2) == [5, 6]
         assert issubclass(PagesExhausted, EngineOverloaded)
 
-    def test_a_shared_page_is_free_when_the_last_lets_go(self) -> None:
-        pool = PagePool(NUM_PAGES)
-        pages = pool.take(2)
-        pool.share(pages)
-        pool.share(pages[:1])
-        pool.release(pages)
-        assert (pool.num_free, num_used(pool)) == (4, 2)
-        pool.release(pages)
-        assert (pool.num_free, num_used(pool)) == (5, 1)
-        pool.release(pages[:1])
-        assert pool.take(6) == [1, 2, 3, 4, 5, 6]
-
     @pytest.mark.parametrize("pages", [[1, 1], [1, 2], [0], [NUM_PAGES], [-1]])
     def test_what_is_not_held_cannot_be_let_go(self, pages: list[int]) -> None:
         pool = PagePool(NUM_PAGES)
@@ -70,10 +60,6 @@ class TestPagePool:
             pool.share(pages)
         pool.release([1])
         assert (pool.num_free, num_used(pool)) == (6, 0)
-
-    def test_scratch_alone(self) -> None:
-        with pytest.raises(PagesExhausted):
-            PagePool(1).take(1)
 
     def test_the_counts_are_those_of_a_model(self) -> None:
         draw = random.Random(4)

@@ -5,10 +5,12 @@ from typing import Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.engine.device import Sampled  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.engine.device import Sampled
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     SOS,
     TASK,
     ForbiddenIds,
@@ -18,14 +20,14 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     speech_inputs,
     text_inputs,
 )
-from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice.prefill import UNLIMITED, Bistream, BistreamState, SamplingRules  # noqa: E402  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice  # noqa: E402
-from lab.cosyvoice.networks import lm_of  # noqa: E402
-from lab.cosyvoice.tiny_model import NUM_CODES, tiny_states  # noqa: E402
-from tests.parity.generation import CachedSequence, speak, speak_streamed  # noqa: E402
-from tests.parity.samplers import SeededRas  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.prefill import UNLIMITED, Bistream, BistreamState, SamplingRules
+from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
+from lab.cosyvoice.networks import lm_of
+from lab.cosyvoice.tiny_model import NUM_CODES, tiny_states
+from tests.parity.generation import CachedSequence, speak, speak_streamed
+from tests.parity.samplers import SeededRas
+from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
 

@@ -2,9 +2,9 @@ from typing import Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     SOS,
     LengthLimits,
     LmInput,
@@ -14,15 +14,15 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (  # noqa: E402
     speech_inputs,
     text_inputs,
 )
-from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice.prefill import SamplingRules  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner  # noqa: E402
-from cc_tts.errors import EngineFailed  # noqa: E402
-from lab.cosyvoice.networks import lm_of  # noqa: E402
-from lab.cosyvoice.tiny_model import NUM_CODES, tiny_states  # noqa: E402
-from tests.parity.generation import speak  # noqa: E402
-from tests.parity.samplers import SeededRas  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner
+from cc_tts.errors import EngineFailed
+from lab.cosyvoice.networks import lm_of
+from lab.cosyvoice.tiny_model import NUM_CODES, tiny_states
+from tests.parity.generation import speak
+from tests.parity.samplers import SeededRas
+from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
 

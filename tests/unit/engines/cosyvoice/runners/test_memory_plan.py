@@ -4,16 +4,18 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model  # noqa: E402
-from cc_tts.engines.cosyvoice.runners import memory_plan  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.lm import LmRunner  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.memory_plan import MemoryPlan, plan_memory  # noqa: E402
-from cc_tts.errors import ConfigError  # noqa: E402
-from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model
+from cc_tts.engines.cosyvoice.runners import memory_plan
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner
+from cc_tts.engines.cosyvoice.runners.memory_plan import MemoryPlan, plan_memory
+from cc_tts.errors import ConfigError
+from lab.cosyvoice.tiny_model import make_tiny_model
 
 pytestmark = pytest.mark.unit
 

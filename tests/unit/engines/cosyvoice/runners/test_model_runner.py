@@ -5,24 +5,24 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.clock import MonotonicClock  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.device import (  # noqa: E402
+from cc_tts.clock import MonotonicClock
+from cc_tts.engines.cosyvoice.engine.device import (
     PagesExhausted,
     SlotPrefill,
     SpeakJob,
 )
-from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds  # noqa: E402
-from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
-from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.runner import ModelRunner  # noqa: E402
-from cc_tts.errors import EngineFailed  # noqa: E402
-from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
-from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules
+from cc_tts.engines.cosyvoice.runners.runner import ModelRunner
+from cc_tts.errors import EngineFailed
+from lab.cosyvoice.tiny_model import make_tiny_model
+from tests.support.tiny_speakers import tiny_speaker
+from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
 

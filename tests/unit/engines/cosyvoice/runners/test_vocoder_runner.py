@@ -1,24 +1,24 @@
 import random
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.vocoder import FRAME_BUCKETS, VocoderRow, VocoderRunner  # noqa: E402
-from lab.cosyvoice.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
-from lab.cosyvoice.networks import vocoder_of  # noqa: E402
-from lab.cosyvoice.tiny_model import tiny_states  # noqa: E402
-from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner, vocode  # noqa: E402
-from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm
+from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice.runners.vocoder import FRAME_BUCKETS, VocoderRow, VocoderRunner
+from lab.cosyvoice.chunked_vocoder import ChunkedVocoder, Crossfade
+from lab.cosyvoice.networks import vocoder_of
+from lab.cosyvoice.tiny_model import tiny_states
+from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner, vocode
+from tests.support.torch_threads import one_thread_without_gradients
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +35,7 @@ def vocoder() -> Vocoder:
     return vocoder_of(state)
 
 
-def mel_of(num_frames: int, seed: int) -> "Tensor":
+def mel_of(num_frames: int, seed: int) -> Tensor:
     mel: Tensor = 2.0 * torch.randn((80, num_frames), generator=torch.Generator().manual_seed(seed)) - 3.0
     return mel
 
@@ -48,7 +48,7 @@ def cuts(num_frames: int, rng: random.Random) -> list[int]:
     return sizes + [0] * (rng.random() < 0.4)
 
 
-def alone(runner: VocoderRunner, mel: "Tensor", sizes: Sequence[int], seed: int) -> "list[Tensor]":
+def alone(runner: VocoderRunner, mel: Tensor, sizes: Sequence[int], seed: int) -> list[Tensor]:
     """Audio of each chunk of one stream, [samples], with the noise that the runner draws."""
     chunked, crossfade, done = ChunkedVocoder(partial(vocode, runner._vocoder)), None, 0
     parts: list[Tensor] = []
@@ -63,12 +63,12 @@ def alone(runner: VocoderRunner, mel: "Tensor", sizes: Sequence[int], seed: int)
 
 
 def push(
-    chunked: ChunkedVocoder, mel: "Tensor", crossfade: Crossfade | None, draws: "Tensor | None", *, is_last: bool
-) -> "tuple[Tensor, Crossfade | None]":
+    chunked: ChunkedVocoder, mel: Tensor, crossfade: Crossfade | None, draws: Tensor | None, *, is_last: bool
+) -> tuple[Tensor, Crossfade | None]:
     return chunked.push(mel, crossfade, is_last=is_last, draws=draws)
 
 
-def assert_same(out: bytes | None, audio: "Tensor") -> None:
+def assert_same(out: bytes | None, audio: Tensor) -> None:
     """Within one step of 16 bits."""
     assert out is not None
     samples = np.frombuffer(out, "<i2").astype(np.float64)
@@ -77,7 +77,7 @@ def assert_same(out: bytes | None, audio: "Tensor") -> None:
     assert np.abs(samples - expected).max(initial=0.0) <= 1.0
 
 
-def rows_of(mel: "Tensor", sizes: Sequence[int], slot: int, seed: int) -> list[VocoderRow]:
+def rows_of(mel: Tensor, sizes: Sequence[int], slot: int, seed: int) -> list[VocoderRow]:
     places = np.cumsum([0, *sizes]).tolist()
     last = len(sizes) - 1
     return [
@@ -148,7 +148,7 @@ def test_rows_of_a_kind_are_run_together(
     called: list[tuple[int, int, bool]] = []
     runner = NoiselessVocoderRunner(vocoder, num_slots=70, graphs=buckets)
 
-    def counted(batch: Sequence[object], num_rows: int, num_frames: int, *, is_even: bool) -> "Tensor":
+    def counted(batch: Sequence[object], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
         called.append((num_rows, num_frames, is_even))
         ones: Tensor = torch.ones((len(batch), num_frames * HOP + 1), dtype=torch.int16)
         return ones

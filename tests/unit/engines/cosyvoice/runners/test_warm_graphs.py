@@ -8,31 +8,33 @@ from typing import Any, Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice import batched  # noqa: E402
-from cc_tts.engines.cosyvoice.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.config import EngineConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
-from cc_tts.engines.cosyvoice.engine.schedule import HOPS, exact_hop  # noqa: E402
-from cc_tts.engines.cosyvoice.runners import flow as flow_runner  # noqa: E402
-from cc_tts.engines.cosyvoice.runners import memory_plan  # noqa: E402
-from cc_tts.engines.cosyvoice.runners import runner as model_runner  # noqa: E402
-from cc_tts.engines.cosyvoice.runners import vocoder as vocoder_runner  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.flow import FlowShape  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.memory_plan import choose_coarseness, spare_slots  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.runner import COARSENESS  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.vocoder import CROSSFADE_FRAMES  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS  # noqa: E402
-from cc_tts.errors import ConfigError  # noqa: E402
-from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens  # noqa: E402
-from lab.cosyvoice.schedule import HopSchedule, calls_for  # noqa: E402
-from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
-from tests.support.small_engine import runner_of  # noqa: E402
-from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
-from tests.support.torch_threads import one_thread  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice import batched
+from cc_tts.engines.cosyvoice.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader
+from cc_tts.engines.cosyvoice.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice.engine.engine import Engine
+from cc_tts.engines.cosyvoice.engine.schedule import HOPS, exact_hop
+from cc_tts.engines.cosyvoice.runners import flow as flow_runner
+from cc_tts.engines.cosyvoice.runners import memory_plan
+from cc_tts.engines.cosyvoice.runners import runner as model_runner
+from cc_tts.engines.cosyvoice.runners import vocoder as vocoder_runner
+from cc_tts.engines.cosyvoice.runners.flow import FlowShape
+from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, bucket_of
+from cc_tts.engines.cosyvoice.runners.memory_plan import choose_coarseness, spare_slots
+from cc_tts.engines.cosyvoice.runners.runner import COARSENESS
+from cc_tts.engines.cosyvoice.runners.vocoder import CROSSFADE_FRAMES
+from cc_tts.engines.cosyvoice.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
+from cc_tts.errors import ConfigError
+from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens
+from lab.cosyvoice.schedule import HopSchedule, calls_for
+from lab.cosyvoice.tiny_model import make_tiny_model
+from tests.support.small_engine import runner_of
+from tests.support.tiny_speakers import tiny_speaker
+from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
 

@@ -10,24 +10,26 @@ import numpy.typing as npt
 import pytest
 
 pytest.importorskip("torch")
-onnx = pytest.importorskip("onnx")
-runtime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
 pytest.importorskip("safetensors")
 
-from cc_tts.engines.cosyvoice.model.checkpoint import ModelError, ModelFileDamaged, ModelFileMissing  # noqa: E402
-from cc_tts.engines.cosyvoice.voice import encoder as speaker_encoder  # noqa: E402
-from cc_tts.engines.cosyvoice.voice import features  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.encoder import (  # noqa: E402
+import onnxruntime as runtime
+
+from cc_tts.engines.cosyvoice.model.checkpoint import ModelError, ModelFileDamaged, ModelFileMissing
+from cc_tts.engines.cosyvoice.voice import encoder as speaker_encoder
+from cc_tts.engines.cosyvoice.voice import features
+from cc_tts.engines.cosyvoice.voice.encoder import (
     CosyVoiceReferenceEncoder,
     EncoderFailed,
     SpeakerEncoder,
     SpeechTokenizer,
     quick_fingerprint,
 )
-from cc_tts.engines.enrolment.recording import read_recording  # noqa: E402
-from cc_tts.voices.embedding_cache import EmbeddingCache  # noqa: E402
-from cc_tts.voices.enrolment import enrol  # noqa: E402
-from lab.cosyvoice import tiny_model  # noqa: E402
+from cc_tts.engines.enrolment.recording import read_recording
+from cc_tts.voices.embedding_cache import EmbeddingCache
+from cc_tts.voices.enrolment import enrol
+from lab.cosyvoice import tiny_model
 
 pytestmark = pytest.mark.unit
 

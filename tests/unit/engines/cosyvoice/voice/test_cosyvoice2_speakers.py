@@ -12,23 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice.model.checkpoint import ModelError, ModelFileDamaged, UnsafeCheckpoint  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, LengthLimits, SpeechIds, text_inputs  # noqa: E402
-from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
-from cc_tts.engines.cosyvoice.voice import speakers  # noqa: E402
-from cc_tts.engines.cosyvoice.voice.speakers import (  # noqa: E402
+import torch
+
+from cc_tts.engines.cosyvoice.model.checkpoint import ModelError, ModelFileDamaged, UnsafeCheckpoint
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, TASK, LengthLimits, SpeechIds, text_inputs
+from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice.voice import speakers
+from cc_tts.engines.cosyvoice.voice.speakers import (
     Mode,
     Speaker,
     built_in_speakers,
     enrolled_speakers,
 )
-from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence  # noqa: E402
-from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
-from cc_tts.voices.library import VoiceLibrary, VoiceMode, VoiceRecord  # noqa: E402
-from cc_tts.voices.voice import Voice  # noqa: E402
+from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence
+from cc_tts.voices.embedding_cache import EnrolledVoice
+from cc_tts.voices.library import VoiceLibrary, VoiceMode, VoiceRecord
+from cc_tts.voices.voice import Voice
 
 pytestmark = pytest.mark.unit
 

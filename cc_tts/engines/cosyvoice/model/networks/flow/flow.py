@@ -30,7 +30,7 @@ from cc_tts.engines.cosyvoice.model.networks.flow.encoder import (
 from cc_tts.engines.cosyvoice.model.networks.flow.estimator import Estimator, EstimatorCache
 from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, Span, Window, within
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig
 
 __all__ = ["Flow", "FlowReference", "fixed_noise"]
@@ -249,12 +249,16 @@ class Flow(nn.Module):
 
 def _apart(cache: _Cache) -> _Cache:
     """A cache with the pages of each layer by themselves, for compiled code: :meth:`Pages.apart`."""
-    is_first = isinstance(cache, TokenCache)
-    paged, contexts = (cache.paged, cache.contexts) if is_first else ((cache.attention,), (cache.contexts,))
-    layers = tuple(pages.apart() for pages in paged)
-    for tensor in (*contexts, *(tensor for pages in itertools.chain(*layers) for tensor in pages.tensors)):
+    paged: tuple[tuple[Pages, ...], ...]
+    contexts: tuple[Tensor, ...]
+    if isinstance(cache, TokenCache):
+        paged, contexts = tuple(pages.apart() for pages in cache.paged), cache.contexts
+        parts: dict[str, Any] = {"paged": paged}
+    else:
+        paged, contexts = (cache.attention.apart(),), (cache.contexts,)
+        parts = {"attention": paged[0]}
+    for tensor in (*contexts, *(tensor for pages in itertools.chain(*paged) for tensor in pages.tensors)):
         vary(tensor, 0)
-    parts: Any = {"paged": layers} if is_first else {"attention": layers[0]}
     return replace(cache, **parts)
 
 

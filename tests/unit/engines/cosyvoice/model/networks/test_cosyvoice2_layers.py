@@ -1,26 +1,24 @@
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
-from torch.nn.utils import parametrizations  # noqa: E402
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
-from cc_tts.engines.cosyvoice.model.checkpoint import canonical_names  # noqa: E402
-from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.layers import (  # noqa: E402
+from cc_tts.engines.cosyvoice.model.checkpoint import canonical_names
+from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm
+from cc_tts.engines.cosyvoice.model.networks.layers import (
     CausalConv,
     JoinedLinears,
     Span,
     join_linears,
     within,
 )
-from lab.cosyvoice.networks import flow_of, lm_of  # noqa: E402
-from lab.cosyvoice.tiny_model import tiny_states  # noqa: E402
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from lab.cosyvoice.networks import flow_of, lm_of
+from lab.cosyvoice.tiny_model import tiny_states
 
 pytestmark = pytest.mark.unit
 
@@ -122,7 +120,7 @@ def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
     joined = JoinedLinears(*maps)
     x = torch.randn(2, 5, 4)
 
-    def apart() -> "Tensor":
+    def apart() -> Tensor:
         cat: Tensor = torch.cat([each(x) for each in maps], dim=-1)
         return cat
 

@@ -1,19 +1,18 @@
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.model.networks.flow import encoder as flow_encoder  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FlowEncoder  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.layers import Span  # noqa: E402
-from tests.support.flow_cases import SMALL  # noqa: E402
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig
+from cc_tts.engines.cosyvoice.model.networks.flow import encoder as flow_encoder
+from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FlowEncoder
+from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig
+from tests.support.flow_cases import SMALL
 
 pytestmark = pytest.mark.unit
 
@@ -36,7 +35,7 @@ def num_made(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     made: list[tuple[int, int]] = []
     make = flow_encoder.relative_positions
 
-    def counted(lowest: int, highest: int, *rest: Any) -> "Tensor":
+    def counted(lowest: int, highest: int, *rest: Any) -> Tensor:
         made.append((lowest, highest))
         return make(lowest, highest, *rest)
 
@@ -44,7 +43,7 @@ def num_made(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: len(made)
 
 
-def run(encoder: FlowEncoder, num_tokens: int) -> "Tensor":
+def run(encoder: FlowEncoder, num_tokens: int) -> Tensor:
     x = torch.randn(1, num_tokens + CONFIG.lookahead, CONFIG.width, generator=torch.Generator().manual_seed(1))
     count = torch.tensor([num_tokens])
     tokens = Span.of(count, num_tokens, chunk=CHUNK)

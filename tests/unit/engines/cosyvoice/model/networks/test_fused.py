@@ -1,23 +1,27 @@
 """Products with what is before and behind them compute what PyTorch does step by step. They run on the CPU here."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
+from collections.abc import Callable
 
-from cc_tts.engines.cosyvoice.model.networks import fused, page_kernels  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.estimator import ConvBlock, ResBlock  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.fused import Contexts, Norm, Turns  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, JoinedLinears, PastInputs, Span  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm, rotate, rotation  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.trial import fused_apart  # noqa: E402
-from cc_tts.engines.cosyvoice.model.sizes import (  # noqa: E402
+import torch
+from torch import Tensor, nn
+from torch import dtype as DType  # noqa: N812
+from torch.nn import functional
+
+from cc_tts.engines.cosyvoice.model.networks import fused, page_kernels
+from cc_tts.engines.cosyvoice.model.networks.flow.estimator import ConvBlock, ResBlock
+from cc_tts.engines.cosyvoice.model.networks.fused import Contexts, Norm, Turns
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, JoinedLinears, PastInputs, Span
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm, rotate, rotation
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType
+from cc_tts.engines.cosyvoice.model.networks.trial import fused_apart
+from cc_tts.engines.cosyvoice.model.sizes import (
     DitConfig,
     EncoderConfig,
     EstimatorConfig,
@@ -25,13 +29,7 @@ from cc_tts.engines.cosyvoice.model.sizes import (  # noqa: E402
     LmConfig,
     LookaheadConfig,
 )
-from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-    from torch import dtype as DType  # noqa: N812
+from tests.support.torch_threads import one_thread_without_gradients
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +37,7 @@ if not page_kernels.IS_INTERPRETED:
     pytest.skip("a card is here: tests/gpu tries the kernels on it", allow_module_level=True)
 
 TOLERANCES: Final = {torch.float32: 3e-6, torch.float16: 4e-3, torch.bfloat16: 4e-2}
-ACTIVATIONS: "Final[dict[str, Callable[[Tensor], Tensor]]]" = {
+ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "": lambda x: x,
     "silu": functional.silu,
     "gelu": functional.gelu,
@@ -51,7 +49,7 @@ SIZES: Final = ((1, 1, 65, 33), (2, 9, 24, 17), (3, 13, 130, 70))  # rows, posit
 _one_thread = pytest.fixture(autouse=True)(one_thread_without_gradients)
 
 
-def close(one: "Tensor", other: "Tensor") -> None:
+def close(one: Tensor, other: Tensor) -> None:
     assert one.dtype == other.dtype
     torch.testing.assert_close(
         one, other, rtol=1e-2 if other.dtype != torch.float32 else 1e-5, atol=TOLERANCES[other.dtype]
@@ -60,7 +58,7 @@ def close(one: "Tensor", other: "Tensor") -> None:
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_a_product_has_its_norm_and_what_is_behind_it(dtype: "DType", activation: str) -> None:
+def test_a_product_has_its_norm_and_what_is_behind_it(dtype: DType, activation: str) -> None:
     torch.manual_seed(0)
     for number, (num_rows, num_new, num_in, num_out) in enumerate(SIZES):
         x = (torch.randn(num_rows, num_new, num_in) + 1).to(dtype)
@@ -83,7 +81,7 @@ def test_a_product_has_its_norm_and_what_is_behind_it(dtype: "DType", activation
 
 @pytest.mark.parametrize("type_", ["auto", "int8", "float8"])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_keys_and_values_are_turned_and_kept_where_they_belong(dtype: "DType", type_: PageType) -> None:
+def test_keys_and_values_are_turned_and_kept_where_they_belong(dtype: DType, type_: PageType) -> None:
     torch.manual_seed(0)
     num_heads, head_dim, width = 3, 12, 37
     maps = [nn.Linear(width, num_heads * head_dim).to(dtype) for _ in range(3)]
@@ -132,7 +130,7 @@ def test_only_the_first_heads_are_turned_and_channels_may_be_beside_each_other()
 
 @pytest.mark.parametrize("num_kept", [(19, 3, 0), (1, 0, 0)])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_a_residual_block_sees_its_past_and_replaces_it(dtype: "DType", num_kept: tuple[int, ...]) -> None:
+def test_a_residual_block_sees_its_past_and_replaces_it(dtype: DType, num_kept: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     config = EstimatorConfig(channels=40, num_time=8)
     block = ResBlock(33, config).to(dtype)
@@ -206,7 +204,7 @@ def test_many_rows_are_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> N
     calls: list[int] = []
     product = fused.product
 
-    def counted(x: "Tensor", linear: nn.Module, **more: Any) -> "Tensor":
+    def counted(x: Tensor, linear: nn.Module, **more: Any) -> Tensor:
         calls.append(len(x))
         return product(x, linear, **more)
 

@@ -1,21 +1,18 @@
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+import torch
+from torch import Tensor, nn
 
-from cc_tts.engines.cosyvoice.model.networks import int8  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.int8 import Int8Linear, can_quantise, quantise  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, speech_inputs, text_inputs  # noqa: E402
-from lab.cosyvoice.networks import lm_of  # noqa: E402
-from lab.cosyvoice.tiny_model import tiny_states  # noqa: E402
-from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from cc_tts.engines.cosyvoice.model.networks import int8
+from cc_tts.engines.cosyvoice.model.networks.int8 import Int8Linear, can_quantise, quantise
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SOS, speech_inputs, text_inputs
+from lab.cosyvoice.networks import lm_of
+from lab.cosyvoice.tiny_model import tiny_states
+from tests.support.torch_threads import one_thread_without_gradients
 
 pytestmark = [
     pytest.mark.unit,
@@ -25,7 +22,7 @@ pytestmark = [
 _one_thread_without_gradients = pytest.fixture(autouse=True)(one_thread_without_gradients)
 
 
-def snr_db(exact: "Tensor", ours: "Tensor") -> float:
+def snr_db(exact: Tensor, ours: Tensor) -> float:
     return float(20 * torch.log10(exact.norm() / (exact - ours).norm()))
 
 

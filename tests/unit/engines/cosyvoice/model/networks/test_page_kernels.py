@@ -2,33 +2,33 @@
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from cc_tts.engines.cosyvoice.model.networks import page_kernels  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks import pages as pages_module  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window, join_linears  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm import lm as lm_module  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.trial import MOST_APART, attention_apart  # noqa: E402
-from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig, LookaheadConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.prefill import SamplingRules  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner  # noqa: E402
-from lab.cosyvoice.networks import lm_of  # noqa: E402
-from lab.cosyvoice.tiny_model import FLOW, tiny_states  # noqa: E402
-from tests.support.flow_cases import SMALL, new_runner  # noqa: E402
-from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
+import torch
+from torch import Tensor
+from torch import dtype as DType  # noqa: N812
 
-if TYPE_CHECKING:
-    from torch import Tensor
-    from torch import dtype as DType  # noqa: N812
+from cc_tts.engines.cosyvoice.model.networks import page_kernels
+from cc_tts.engines.cosyvoice.model.networks import pages as pages_module
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference
+from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window, join_linears
+from cc_tts.engines.cosyvoice.model.networks.lm import lm as lm_module
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend
+from cc_tts.engines.cosyvoice.model.networks.trial import MOST_APART, attention_apart
+from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig, LookaheadConfig
+from cc_tts.engines.cosyvoice.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape
+from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner
+from lab.cosyvoice.networks import lm_of
+from lab.cosyvoice.tiny_model import FLOW, tiny_states
+from tests.support.flow_cases import SMALL, new_runner
+from tests.support.torch_threads import one_thread_without_gradients
 
 pytestmark = pytest.mark.unit
 
@@ -79,8 +79,8 @@ def windowed_rows() -> Span:
 
 
 def both_ways(
-    span: Span, type_: PageType, dtype: "DType", *, num_heads: int = 2, head_dim: int = 16, far: int = 0
-) -> "tuple[list[Tensor], list[Pages]]":
+    span: Span, type_: PageType, dtype: DType, *, num_heads: int = 2, head_dim: int = 16, far: int = 0
+) -> tuple[list[Tensor], list[Pages]]:
     """Attention with PyTorch and in place, and the pages after it; ``far``: with scores by so many distances."""
     num_rows, width = span.written.shape
     shape = (num_rows * NUM_PAGES + 1, PAGE_LEN, 2, num_heads, head_dim)
@@ -100,7 +100,7 @@ def both_ways(
 
 @pytest.mark.parametrize("type_", ["auto", "int8", "float8"])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_rows_of_any_length_attend_as_with_pytorch(dtype: "DType", type_: PageType) -> None:
+def test_rows_of_any_length_attend_as_with_pytorch(dtype: DType, type_: PageType) -> None:
     torch.manual_seed(0)
     span = some_rows(random.Random(1), 4, 2 * PAGE_LEN)
     (expected, mixed), (one, other) = both_ways(span, type_, dtype)
@@ -150,7 +150,7 @@ def test_what_is_not_a_number_in_a_page_reaches_only_rows_that_see_it() -> None:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_a_decode_step_attends_to_the_keys_of_each_row(dtype: "DType") -> None:
+def test_a_decode_step_attends_to_the_keys_of_each_row(dtype: DType) -> None:
     lm = lm_of({key: value.to(dtype) for key, value in tiny_states()["llm"].items()})
     starts = torch.tensor([0, 37, 3, 16, 63])
     answers = []
@@ -253,7 +253,7 @@ def test_what_is_wrong_for_many_keys_or_queries_alone_shows_in_the_trial(
 ) -> None:
     right = page_kernels.attend
 
-    def wrong(queries: "Tensor", kept: "Tensor", **more: Any) -> "Tensor":
+    def wrong(queries: Tensor, kept: Tensor, **more: Any) -> Tensor:
         num_places = queries.shape[1] // kept.shape[3] * queries.shape[2]
         attended: Tensor = right(queries, kept, **more)
         return attended + int(more["num_keys"] > more_keys and num_places > more_places)

@@ -1,29 +1,28 @@
 """Pages keep keys and values, in the type of the weights or in 8 bits a number, and attention looks at them."""
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.support.captured_logs import capture_logs
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch.nn import functional  # noqa: E402
+import torch
+from torch import Tensor
+from torch import dtype as DType  # noqa: N812
+from torch.nn import functional
 
-from cc_tts.engines.cosyvoice.model.networks import trial  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.layers import Span  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.trial import form_on  # noqa: E402
-from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig  # noqa: E402
-from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena  # noqa: E402
-from lab.cosyvoice.networks import flow_of  # noqa: E402
-from lab.cosyvoice.tiny_model import tiny_states  # noqa: E402
-from tests.support.flow_cases import new_flow, new_runner, prompt_of, run, tokens_of  # noqa: E402
-
-if TYPE_CHECKING:
-    from torch import Tensor
-    from torch import dtype as DType  # noqa: N812
+from cc_tts.engines.cosyvoice.model.networks import trial
+from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend
+from cc_tts.engines.cosyvoice.model.networks.trial import form_on
+from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig
+from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
+from lab.cosyvoice.networks import flow_of
+from lab.cosyvoice.tiny_model import tiny_states
+from tests.support.flow_cases import new_flow, new_runner, prompt_of, run, tokens_of
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +44,7 @@ def one_row(num_new: int, start: int = 0) -> Span:
     )
 
 
-def written(new: "Tensor", type_: PageType) -> "Tensor":
+def written(new: Tensor, type_: PageType) -> Tensor:
     """What is read again of new keys and values [1, T, 2, heads, D] that were written to empty pages."""
     pages = Pages.new((3, PAGE_LEN, *new.shape[2:]), new, PageForm(type_))
     span = one_row(new.shape[1])
@@ -130,7 +129,7 @@ def test_wiping_leaves_nothing_of_8_bits_either(type_: PageType) -> None:
     assert attention[0, 0].flatten(1).any(1).tolist() == [True, True, False, False, True, True]
 
 
-def form_on_a(device: str, dtype: "DType" = torch.bfloat16) -> PageForm:
+def form_on_a(device: str, dtype: DType = torch.bfloat16) -> PageForm:
     return form_on(torch.device(device), dtype, "int8", LmConfig(), FlowConfig(), fuses=True)
 
 

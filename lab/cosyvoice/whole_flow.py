@@ -14,8 +14,8 @@ def looked_ahead(flow: Flow, token: Tensor, *, finalize: bool) -> Tensor:
     window = functional.pad(token, (0, flow.config.encoder.lookahead)) if finalize else token
     known = torch.arange(window.shape[1], device=token.device) < token.shape[1]
     embedded = flow.input_embedding(window.clamp(min=0)).masked_fill(~known[:, None], 0.0)
-    num_kept = torch.zeros(token.shape[0], dtype=torch.int64, device=token.device)
-    mixed: Tensor = flow.pre_lookahead_layer(embedded, num_kept, None)
+    span = Span.of(token.new_zeros(token.shape[0]), window.shape[1], chunk=None)
+    mixed: Tensor = flow.pre_lookahead_layer(embedded, span, None)
     return mixed
 
 

@@ -72,12 +72,6 @@ class CausalVocoderRunner(SlotVocoder):
         self._noise = noise.to(self._device)
         self._state = vocoder.new_state(num_slots + 1)  # the last one is read and written by rows that fill a batch up
 
-    @torch.inference_mode()
-    def record(self, key: tuple[int, ...]) -> None:
-        """Run and record one shape, on scratch."""
-        num_rows, num_frames = key
-        self._call([], num_rows, num_frames)
-
     def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int]]:
         """Rows and frames of what there can be at speed 1, the largest first."""
         return shapes_up_to(max_rows, FRAME_BUCKETS, step=step)
@@ -104,8 +98,8 @@ class CausalVocoderRunner(SlotVocoder):
         is_first = row.is_first or not self._num_done[row.slot]
         return final_samples(self._num_frames(row), self._hop, is_first=is_first, is_last=row.is_last)
 
-    def _call(self, batch: Sequence[VocoderRow], num_rows: int, num_frames: int) -> Tensor:
-        """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16."""
+    def _call(self, batch: Sequence[VocoderRow], *key: int) -> Tensor:
+        num_rows, num_frames = key
         mel = torch.zeros((num_rows, self._num_mels, num_frames + LOOKAHEAD_FRAMES), device=self._device)
         numbers = [[self._num_slots, 0, 1, 1, 0, 0]] * num_rows
         for place, row in enumerate(batch):
@@ -118,7 +112,7 @@ class CausalVocoderRunner(SlotVocoder):
             if row.is_last:
                 del self._num_done[row.slot]
         packed = upload(torch.tensor(numbers), self._device)
-        return self._run.call((num_rows, num_frames), mel=mel, numbers=packed)[0][: len(batch)]
+        return self._run.call(key, mel=mel, numbers=packed)[0][: len(batch)]
 
     def _run_batch(self, _num_rows: int, _num_frames: int, *, mel: Tensor, numbers: Tensor) -> tuple[Tensor]:
         num_frames = mel.shape[2] - LOOKAHEAD_FRAMES

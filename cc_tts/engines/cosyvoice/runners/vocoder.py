@@ -176,9 +176,14 @@ class SlotVocoder(ABC):
     def keys(self, max_rows: int, *, step: int = 1) -> Sequence[tuple[int, ...]]:
         """The shapes that there can be at speed 1, the largest first; ``step`` as of :meth:`warm_up`."""
 
-    @abstractmethod
+    @torch.inference_mode()
     def record(self, key: tuple[int, ...]) -> None:
         """Run and record one shape, on scratch."""
+        self._call([], *key)
+
+    @abstractmethod
+    def _call(self, batch: Sequence[VocoderRow], *key: int) -> Tensor:
+        """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16."""
 
     @abstractmethod
     def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
@@ -222,12 +227,6 @@ class VocoderRunner(SlotVocoder):
         self._crossfade_source = torch.zeros((num_slots + 1, 1, num_samples), device=self._device)
         self._crossfade_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
 
-    @torch.inference_mode()
-    def record(self, key: tuple[int, ...]) -> None:
-        """Run and record one shape, on scratch."""
-        num_rows, num_frames, is_even = key
-        self._call([], num_rows, num_frames, is_even=bool(is_even))
-
     def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int, int]]:
         """Rows, frames and evenness of what there can be at speed 1, the largest first."""
         shapes = shapes_up_to(max_rows, FRAME_BUCKETS, step=step)
@@ -241,19 +240,19 @@ class VocoderRunner(SlotVocoder):
             num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
             if not self._has_buckets:
                 num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(row.num_frames for row in batch))
-            is_even = all(row.num_frames == num_frames for row in batch)
+            is_even = int(all(row.num_frames == num_frames for row in batch))
             given = [self._given(row) for row in batch]
-            started.append((batch, given, self._call(batch, num_rows, num_frames, is_even=is_even)))
+            started.append((batch, given, self._call(batch, num_rows, num_frames, is_even)))
         return Synthesis(self, rows, started)
 
     def _given(self, row: VocoderRow) -> slice:
         return slice(0, self._hop * (row.num_frames - (0 if row.is_last else CROSSFADE_FRAMES)))
 
-    def _call(self, batch: Sequence[VocoderRow], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
-        """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16.
-
-        ``is_even``: no row is shorter than ``num_frames``, so nothing needs to be blanked behind its end.
+    def _call(self, batch: Sequence[VocoderRow], *key: int) -> Tensor:
+        """Samples as above. The last number of the key says that no row is shorter than the frames of the call, so that
+        nothing needs to be blanked behind its end.
         """
+        num_rows, num_frames, _ = key
         mel = torch.zeros((num_rows, self._config.num_mels, num_frames), device=self._device)
         numbers = [[self._num_slots, 0, 0, 0, 0]] * num_rows
         for place, row in enumerate(batch):
@@ -264,7 +263,7 @@ class VocoderRunner(SlotVocoder):
             if not row.is_last:
                 self._num_done[row.slot] = num_done + row.mel.shape[1]
         packed = upload(torch.tensor(numbers), self._device)
-        return self._run.call((num_rows, num_frames, int(is_even)), mel=mel, numbers=packed)[0][: len(batch)]
+        return self._run.call(key, mel=mel, numbers=packed)[0][: len(batch)]
 
     def _run_batch(
         self, _num_rows: int, _num_frames: int, is_even: int, *, mel: Tensor, numbers: Tensor

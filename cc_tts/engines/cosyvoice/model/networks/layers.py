@@ -11,7 +11,7 @@ Runs on: the thread that owns the device.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import numpy as np
 import torch
@@ -149,10 +149,6 @@ class Span:
             bias=torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf),
             last=last_inputs(num_kept, num_past),
         )
-
-    def with_turns(self, cos: Tensor, sin: Tensor) -> Self:
-        """The span with the angles of its positions, [B, T, D / 2] each."""
-        return replace(self, turns=(cos, sin))
 
 
 class JoinedLinears(nn.Module):
@@ -301,21 +297,20 @@ class CausalConv(nn.Conv1d):
         assert self._flat is not None
         return self._flat
 
-    def forward(
-        self,
-        x: Tensor,  # the new positions
-        context: Tensor | None = None,  # the last inputs before them, [slots, kernel - 1, C]; zeros, when left out
-        num_kept: Tensor | None = None,  # how many of the new positions the next call has behind it, [B]
-        slots: Tensor | None = None,  # where in ``context`` those of each row lie, [B]
-    ) -> Tensor:
-        """Convolve ``x`` [B, T, C]. ``context``, which comes with the numbers after it, is replaced in place by the inputs
-        before the next call.
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve ``x`` [B, T, C], before which there is nothing."""
+        return self.over(functional.pad(x, (0, 0, self.num_past, 0)))
+
+    def behind(self, contexts: Tensor | None, x: Tensor, span: Span) -> Tensor:
+        """Convolve new positions ``x`` [B, T, C] behind the last inputs before them, which are replaced. ``contexts``
+        [slots, kernel - 1, C] are those of this convolution alone; without them nothing is before the positions.
         """
-        if context is None or num_kept is None or slots is None:
-            return self.over(functional.pad(x, (0, 0, self.num_past, 0)))
-        joined = torch.cat((context.index_select(0, slots), x), dim=1)
-        last = last_inputs(num_kept, self.num_past)
-        context[slots] = joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
+        if contexts is None:
+            return cast("Tensor", self(x))
+        assert span.slots is not None
+        joined = torch.cat((contexts.index_select(0, span.slots), x), dim=1)
+        last = last_inputs(span.num_kept, self.num_past)
+        contexts[span.slots] = joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
         return self.over(joined)
 
     def over(self, joined: Tensor) -> Tensor:

@@ -148,8 +148,8 @@ def test_rows_of_a_kind_are_run_together(
     called: list[tuple[int, int, bool]] = []
     runner = NoiselessVocoderRunner(vocoder, num_slots=70, graphs=buckets)
 
-    def counted(batch: Sequence[object], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
-        called.append((num_rows, num_frames, is_even))
+    def counted(batch: Sequence[object], num_rows: int, num_frames: int, is_even: int) -> Tensor:
+        called.append((num_rows, num_frames, bool(is_even)))
         ones: Tensor = torch.ones((len(batch), num_frames * HOP + 1), dtype=torch.int16)
         return ones
 

@@ -7,6 +7,7 @@ Positions are told by the two convolutions, and by turning the first head alone:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, cast
 
 import torch
@@ -141,7 +142,7 @@ class DitEstimator(nn.Module):
         pairs = torch.arange(self.config.head_dim // 2, dtype=torch.float32, device=positions.device)
         frequencies = 1.0 / _ROTARY_BASE ** (2 * pairs / self.config.head_dim)
         angles = positions[..., None] * frequencies  # [B, T, D / 2]
-        return span.with_turns(angles.cos(), angles.sin())
+        return replace(span, turns=(angles.cos(), angles.sin()))
 
     def moment(self, t: Tensor) -> Tensor:
         """Map moments of the way [B] to [B, width], as all blocks need them."""

@@ -109,10 +109,10 @@ class LookaheadLayer(nn.Module):
         weight = self.conv2.weight
         return TokenCache((), (weight.new_zeros((num_slots, self.conv2.num_past, weight.shape[1])),))
 
-    def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None, slots: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, span: Span, contexts: Tensor | None) -> Tensor:
         """Map ``x`` [B, T + lookahead, width] to [B, T, width]."""
         mixed = functional.leaky_relu(self.conv1(x.transpose(1, 2)), LOOKAHEAD_SLOPE).transpose(1, 2)
-        return cast("Tensor", self.conv2(mixed, context, num_kept, slots)) + x[:, : mixed.shape[1]]
+        return self.conv2.behind(contexts, mixed, span) + x[:, : mixed.shape[1]]
 
 
 class FlowEncoder(nn.Module):
@@ -174,10 +174,10 @@ class FlowEncoder(nn.Module):
         of_tokens, of_frames = (None, None) if cache is None else cache.paged
         looking, doubling = (None, None) if cache is None else cache.contexts
         x = self.embed(x).masked_fill(~known[..., None], 0.0)
-        x = self.pre_lookahead_layer(x, tokens.num_kept, looking, tokens.slots)
+        x = self.pre_lookahead_layer(x, tokens, looking)
         x = self._stack(self.encoders, x, tokens, of_tokens)
         x = x.repeat_interleave(FRAMES_PER_TOKEN, dim=1)  # every token becomes two frames (§4.5)
-        x = self.up_embed(self.up_layer["conv"](x, doubling, frames.num_kept, frames.slots))
+        x = self.up_embed(cast("CausalConv", self.up_layer["conv"]).behind(doubling, x, frames))
         x = self._stack(self.up_encoders, x, frames, of_frames)
         return cast("Tensor", self.after_norm(x))
 

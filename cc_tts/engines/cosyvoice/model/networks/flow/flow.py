@@ -222,8 +222,7 @@ class Flow(nn.Module):
         if isinstance(self.config.encoder, EncoderConfig):
             return cast("Tensor", self.encoder_proj(self.encoder(embedded, known, tokens, frames, cache)))
         embedded = embedded.masked_fill(~known[..., None], 0.0)
-        context = None if cache is None else cache.contexts[0]
-        mixed = self.pre_lookahead_layer(embedded, tokens.num_kept, context, tokens.slots)
+        mixed = self.pre_lookahead_layer(embedded, tokens, None if cache is None else cache.contexts[0])
         return cast("Tensor", mixed.repeat_interleave(FRAMES_PER_TOKEN, dim=1))
 
     def _solve(

@@ -90,15 +90,21 @@ def test_a_span_for_both_halves_repeats_itself() -> None:
     assert torch.equal(both.num_kept, torch.tensor([2, 3, 2, 3]))
 
 
+def kept(*counts: int) -> Span:
+    """Two rows in slots 2 and 1, of which so many new positions are past for the next call."""
+    num_kept = torch.tensor(counts)
+    return Span.of(num_kept, 9, chunk=None, num_kept=num_kept, slots=torch.tensor([2, 1]))
+
+
 def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:
     torch.manual_seed(0)
     conv = CausalConv(2, 3, 4).requires_grad_(requires_grad=False)
     x = torch.randn(2, 9, 2)
     whole = conv(x)
-    context, slots = torch.zeros(3, 3, 2), torch.tensor([2, 1])
+    context = torch.zeros(3, 3, 2)
     # of the first row one position is kept, the others run again
-    first = conv(x[:, :5], context, torch.tensor([1, 5]), slots)
-    second = conv(torch.stack((x[0, 1:5], x[1, 5:])), context, torch.tensor([4, 4]), slots)
+    first = conv.behind(context, x[:, :5], kept(1, 5))
+    second = conv.behind(context, torch.stack((x[0, 1:5], x[1, 5:])), kept(4, 4))
     torch.testing.assert_close(first, whole[:, :5])
     torch.testing.assert_close(second, torch.stack((whole[0, 1:5], whole[1, 5:])))
 
@@ -106,12 +112,11 @@ def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:
 @pytest.mark.parametrize("with_context", [False, True])
 def test_a_convolution_as_a_linear_map(with_context: bool) -> None:
     conv = CausalConv(5, 3, 4).requires_grad_(requires_grad=False)
-    x, num_kept = torch.randn(2, 9, 5), torch.tensor([9, 6])
-    contexts = [torch.ones(2, 3, 5), torch.ones(2, 3, 5)]
-    slots = torch.tensor([0, 1])
-    before = conv(x, contexts[0] if with_context else None, num_kept, slots)
+    x, span = torch.randn(2, 9, 5), kept(9, 6)
+    contexts = [torch.ones(3, 3, 5), torch.ones(3, 3, 5)]
+    before = conv.behind(contexts[0] if with_context else None, x, span)
     conv.keep_flat()
-    torch.testing.assert_close(conv(x, contexts[1] if with_context else None, num_kept, slots), before)
+    torch.testing.assert_close(conv.behind(contexts[1] if with_context else None, x, span), before)
     assert torch.equal(contexts[0], contexts[1])
 
 

@@ -24,7 +24,8 @@ from cc_tts.engines.cosyvoice.model.loader import (
     SpeechModel,
     check_weights,
     generation_of_directory,
-    load_networks,
+    load_model,
+    load_tokenizer,
     refuse_other_directory,
 )
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, PageType
@@ -179,7 +180,7 @@ class BatchedLoader:
             generation = generation_of_directory(self._model_dir)
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER, generation)
             return None
-        model, tokenizer = load_networks(
+        model = load_model(
             self._model_dir,
             device=config.device,
             dtype=config.dtype,
@@ -188,6 +189,7 @@ class BatchedLoader:
             int8=config.int8,
             on_share=_in_tenths(on_progress),
         )
+        tokenizer = load_tokenizer(self._model_dir, model)
         self._sizes = model.lm.config, model.flow.config
         form = PageForm(config.page_type)
         if config.kernels:

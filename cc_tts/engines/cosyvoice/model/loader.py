@@ -100,33 +100,6 @@ class SpeechModel:
         return self.lm.config.generation
 
 
-def load_networks(
-    model_dir: Path,
-    *,
-    device: str | torch.device,
-    dtype: torch.dtype | None,
-    flow_steps: int = FLOW_STEPS,
-    flow_context: int = 0,
-    int8: bool = False,
-    on_share: OnShare = lambda _share: None,
-) -> tuple[SpeechModel, TextTokenizer]:
-    """The networks of a directory and the tokenizer that belongs to them; see :func:`load_model`."""
-    model = load_model(
-        model_dir,
-        device=device,
-        dtype=dtype,
-        flow_steps=flow_steps,
-        flow_context=flow_context,
-        int8=int8,
-        on_share=on_share,
-    )
-    tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER, model.generation)
-    num_rows = model.lm.config.text_vocab_size
-    if tokenizer.num_tokens > num_rows:
-        raise ModelError(f"the tokenizer has {tokenizer.num_tokens} tokens, the model {num_rows}")
-    return model, tokenizer
-
-
 def load_model(
     directory: Path,  # laid out as published (spec §1); otherwise ``ModelError`` says which file is wrong in which way
     *,
@@ -160,6 +133,15 @@ def load_model(
         flow=cast("Flow", networks["flow"]),
         vocoder=cast("Vocoder | CausalVocoder", networks["hift"]),
     )
+
+
+def load_tokenizer(directory: Path, model: SpeechModel) -> TextTokenizer:
+    """The tokenizer of a directory, which must belong to its model."""
+    tokenizer = TextTokenizer.from_directory(directory / TOKENIZER_FOLDER, model.generation)
+    num_rows = model.lm.config.text_vocab_size
+    if tokenizer.num_tokens > num_rows:
+        raise ModelError(f"the tokenizer has {tokenizer.num_tokens} tokens, the model {num_rows}")
+    return tokenizer
 
 
 def _dtypes(device: torch.device, wanted: torch.dtype | None, generation: Generation) -> dict[Part, torch.dtype]:

@@ -24,7 +24,7 @@ from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.cosyvoice.engine.schedule import exact_hop
 from cc_tts.engines.cosyvoice.model.checkpoint import ModelError
-from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_networks
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model, load_tokenizer
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runaway import LENGTH_FACTOR, LENGTH_SPARE, TYPICAL_PACE
@@ -172,7 +172,8 @@ def test_eight_at_a_time_say_what_each_says_in_the_reference(
     outs = run(engine)
     assert endings(outs) == {number: StreamDone(number) for number in said}
 
-    model, tokenizer = load_networks(directory, device="cpu", dtype=None)
+    model = load_model(directory)
+    tokenizer = load_tokenizer(directory, model)
     for number, (voice, texts) in said.items():
         ours, theirs = samples(pcm_of(outs, number)), samples(reference_pcm(model, tokenizer, speakers()[voice], texts))
         assert len(ours) == len(theirs) > 0
@@ -192,7 +193,8 @@ def test_with_fewer_steps_it_says_what_the_reference_says_with_as_many(
     ours = samples(pcm_of(run(engine), 0))
     said = {}
     for num_steps in (5, 10):
-        model, tokenizer = load_networks(directory, device="cpu", dtype=None, flow_steps=num_steps)
+        model = load_model(directory, flow_steps=num_steps)
+        tokenizer = load_tokenizer(directory, model)
         said[num_steps] = samples(reference_pcm(model, tokenizer, speaker, ["hello"]))
     assert np.abs(ours - said[5]).max() <= 2
     assert np.abs(ours - said[10]).max() > 50

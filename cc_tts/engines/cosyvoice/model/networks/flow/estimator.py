@@ -55,20 +55,6 @@ def time_sinusoids(t: Tensor, width: int) -> Tensor:
     return torch.cat((angles.sin(), angles.cos()), dim=-1)
 
 
-class TimeMlp(nn.Module):
-    """The time embedding (§4.7)."""
-
-    def __init__(self, config: EstimatorConfig) -> None:
-        super().__init__()
-        self.linear_1 = nn.Linear(config.in_channels, config.num_time)
-        self.linear_2 = nn.Linear(config.num_time, config.num_time)
-
-    def forward(self, t: Tensor) -> Tensor:
-        """Map moments [B] to [B, time]."""
-        waves = time_sinusoids(t, self.linear_1.in_features).to(self.linear_1.weight.dtype)
-        return cast("Tensor", self.linear_2(functional.silu(self.linear_1(waves))))
-
-
 class ConvBlock(nn.Module):
     """Causal convolution, norm over the channels, Mish."""
 
@@ -157,7 +143,8 @@ class Estimator(nn.Module):
     def __init__(self, config: EstimatorConfig) -> None:
         super().__init__()
         self.config = config
-        self.time_mlp = TimeMlp(config)
+        first, second = nn.Linear(config.in_channels, config.num_time), nn.Linear(config.num_time, config.num_time)
+        self.time_mlp = nn.ModuleDict({"linear_1": first, "linear_2": second})
         self.down_blocks = nn.ModuleList([Stage(config.in_channels, config, with_conv=True)])
         mid = (Stage(config.channels, config, with_conv=False) for _ in range(config.num_mid_blocks))
         self.mid_blocks = nn.ModuleList(mid)
@@ -191,7 +178,8 @@ class Estimator(nn.Module):
 
     def shifts(self, t: Tensor) -> tuple[Tensor, ...]:
         """Return what the moments ``t`` [B] add in each residual block, [B, 1, channels]; nothing else depends on them."""
-        time = self.time_mlp(t)
+        waves = time_sinusoids(t, self.config.in_channels).to(self.final_proj.weight.dtype)
+        time = self.time_mlp["linear_2"](functional.silu(self.time_mlp["linear_1"](waves)))
         return tuple(block.shift(time) for block in self._res_blocks)
 
     def forward(

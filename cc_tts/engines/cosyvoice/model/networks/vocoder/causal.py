@@ -17,17 +17,17 @@ Weights are plain: weight norm is multiplied out when they are loaded. The pitch
 Runs on: the thread that owns the device.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial, reduce
 from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.engines.cosyvoice.model.networks.vocoder.source import Source
+from cc_tts.engines.cosyvoice.model.networks.vocoder.source import F0Predictor, Source
 from cc_tts.engines.cosyvoice.model.networks.vocoder.spectrum import overlapped, spectra
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import (
     AUDIO_LIMIT,
@@ -179,26 +179,6 @@ class LeftUp(LeftConv):
         return made + self.bias[:, None]
 
 
-class CausalF0Predictor(nn.Module):
-    """The pitch of each mel frame, in float64 (v3 §5.1)."""
-
-    def __init__(self, config: VocoderConfig) -> None:
-        super().__init__()
-        width = config.num_hidden_f0
-        first = nn.Conv1d(config.num_mels, width, config.first_kernel_f0)
-        later = [LeftConv(width, width, config.kernel_f0, scale=1) for _ in range(config.num_convs_f0 - 1)]
-        self.condnet = nn.ModuleDict({str(2 * index): conv for index, conv in enumerate([first, *later])})
-        self.classifier = nn.Linear(width, 1)
-        self.convs = _numbered(later)
-
-    def forward(self, mel: Tensor, past: _Past) -> Tensor:
-        """Pitch in Hz, [B, T + 1], of ``mel`` [B, mels, T + 4]."""
-        x = functional.elu(self.condnet["0"](mel.to(torch.float64)))
-        for conv in self.convs:
-            x = functional.elu(conv.after(x, past))
-        return cast("Tensor", self.classifier(x.transpose(1, 2))).squeeze(-1).abs()
-
-
 class HeldSource(Source):
     """Harmonics of the pitch, whose phase is held for a frame, and noise (v3 §5.2)."""
 
@@ -223,7 +203,10 @@ class CausalVocoder(nn.Module):
     def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.f0_predictor = CausalF0Predictor(config)
+        width = config.num_hidden_f0
+        self._pitch_convs = [LeftConv(width, width, config.kernel_f0, scale=1) for _ in range(config.num_convs_f0 - 1)]
+        first = nn.Conv1d(config.num_mels, width, config.first_kernel_f0)
+        self.f0_predictor = F0Predictor([first, *_numbered(self._pitch_convs)])  # in float64 (v3 §5.1)
         self.m_source = HeldSource(config)
         self.conv_pre = nn.Conv1d(config.num_mels, config.channels, config.first_kernel)
         self.ups = nn.ModuleList()
@@ -258,10 +241,8 @@ class CausalVocoder(nn.Module):
 
     def new_state(self, num_rows: int) -> CausalState:
         config, zeros = self.config, self.conv_pre.weight.new_zeros
-        wide = functools.partial(zeros, dtype=torch.float64)
-        num_pitch, num_convs = (
-            sum(conv.num_kept for conv in convs) for convs in (self.f0_predictor.convs, self._convs)
-        )
+        wide = partial(zeros, dtype=torch.float64)
+        num_pitch, num_convs = (sum(conv.num_kept for conv in convs) for convs in (self._pitch_convs, self._convs))
         return CausalState(
             mel=zeros((num_rows, config.num_mels, LOOKAHEAD_FRAMES)),
             pitch=wide((num_rows, num_pitch)),
@@ -278,8 +259,8 @@ class CausalVocoder(nn.Module):
         ``noise``: uniform numbers of the piece and of a frame behind it, [B, hop (T + 1), harmonics]. ``f0`` [B, T + 1]
         takes the place of the pitch that the mel has.
         """
-        pitch_past = _Past(state.pitch, self.f0_predictor.convs, piece.num_frames)
-        pitch = self.f0_predictor(mel, pitch_past)
+        pitch_past = _Past(state.pitch, self._pitch_convs, piece.num_frames)
+        pitch = self.f0_predictor(mel.to(torch.float64), partial(_after, pitch_past))
         f0 = pitch if f0 is None else f0
         source, turns = self.m_source.held(f0, state.turns, noise)
         past = _Past(state.convs, self._convs, piece.num_frames)
@@ -321,7 +302,7 @@ class CausalVocoder(nn.Module):
         config = self.config
         x = self.conv_pre(mel)
         seen = (source, source[:, :, _SECOND_DOWN:], source[:, :, _PAST_SPECTRA:])
-        convolve = lambda conv, x: cast("LeftConv", conv).after(x, past)  # noqa: E731 - short
+        convolve = partial(_after, past)
         num_kernels = len(config.res_kernels)
         for stage, up in enumerate(self.ups):
             x = cast("LeftUp", up).after(functional.leaky_relu(x, UP_SLOPE), past)
@@ -330,7 +311,7 @@ class CausalVocoder(nn.Module):
                 delayed = _cut(x, piece.num_frames * self.conv_post.scale, 1)
             x = x + self.source_resblocks[stage](self.source_downs[stage](seen[stage]), convolve)
             blocks = (block(x, convolve) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels])
-            x = functools.reduce(torch.add, blocks) / num_kernels
+            x = reduce(torch.add, blocks) / num_kernels
         made = self.conv_post.after(functional.leaky_relu(x, POST_SLOPE), past)
         return spectrum_of(made), delayed
 
@@ -345,6 +326,11 @@ class CausalVocoder(nn.Module):
         sums, weights = sums[:, inside], weights[:, inside]
         audio = sums / torch.where(weights > 0, weights, 1.0)
         return audio.clamp(-AUDIO_LIMIT, AUDIO_LIMIT)
+
+
+def _after(past: _Past, conv: nn.Module, x: Tensor) -> Tensor:
+    """A convolution behind its past, if it has one."""
+    return conv.after(x, past) if isinstance(conv, LeftConv) else cast("Tensor", conv(x))
 
 
 def _numbered(convs: list[LeftConv]) -> list[LeftConv]:

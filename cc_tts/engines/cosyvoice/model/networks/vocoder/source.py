@@ -1,6 +1,7 @@
 """Pitch, and the excitation that the vocoder shapes into speech (§5.1, §5.2). Everything here is float32, always."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import torch
@@ -17,27 +18,24 @@ _VOICED_HZ: Final = 10.0
 class F0Predictor(nn.Module):
     """The pitch of each mel frame (§5.1)."""
 
-    def __init__(self, config: VocoderConfig) -> None:
+    def __init__(self, convs: Sequence[nn.Conv1d]) -> None:
         super().__init__()
-        self.condnet = nn.ModuleDict()
-        num_hidden, kernel = config.num_hidden_f0, config.kernel_f0
-        for index in range(config.num_convs_f0):
-            width = num_hidden if index else config.num_mels
-            self.condnet[str(2 * index)] = nn.Conv1d(width, num_hidden, kernel, padding=kernel // 2)
-        self.classifier = nn.Linear(num_hidden, 1)
+        self.condnet = nn.ModuleDict({str(2 * index): conv for index, conv in enumerate(convs)})
+        self.classifier = nn.Linear(convs[-1].out_channels, 1)
 
-    def forward(self, mel: Tensor, outside: Tensor | None) -> Tensor:
-        """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; ``outside`` [B, 1, T] are frames that are padding."""
+    def forward(self, mel: Tensor, convolve: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """Pitch in Hz, a number for each frame that ``convolve`` leaves of ``mel`` [B, mels, T]."""
         x = mel
         for conv in self.condnet.values():
-            x = blank(functional.elu(_convolved(cast("nn.Conv1d", conv), x)), outside)
+            x = functional.elu(convolve(conv, x))
         return cast("Tensor", self.classifier(x.transpose(1, 2))).squeeze(-1).abs()
 
 
-def _convolved(conv: nn.Conv1d, x: Tensor) -> Tensor:
+def exactly_convolved(outside: Tensor | None, conv: nn.Module, x: Tensor) -> Tensor:
     """A convolution of [B, C, T] as a linear map of inputs side by side: in whole float32. cuDNN takes TF32 by itself, whose
-    10 bits are an audible part of a pitch (§5.1).
+    10 bits are an audible part of a pitch (§5.1). ``outside`` as of :func:`blank`.
     """
+    assert isinstance(conv, nn.Conv1d)
     (kernel,) = conv.kernel_size
     padded = functional.pad(x, (kernel // 2, kernel // 2))
     shifted = torch.stack(
@@ -45,7 +43,7 @@ def _convolved(conv: nn.Conv1d, x: Tensor) -> Tensor:
     )  # [B, C, kernel, T]
     weight = conv.weight.flatten(1).expand(x.shape[0], -1, -1)  # [B, out, C * kernel]
     assert conv.bias is not None
-    return torch.baddbmm(conv.bias[:, None], weight, shifted.flatten(1, 2))
+    return blank(torch.baddbmm(conv.bias[:, None], weight, shifted.flatten(1, 2)), outside)
 
 
 class Source(nn.Module):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks.layers import within
-from cc_tts.engines.cosyvoice.model.networks.vocoder.source import F0Predictor, Source, blank
+from cc_tts.engines.cosyvoice.model.networks.vocoder.source import F0Predictor, Source, blank, exactly_convolved
 from cc_tts.engines.cosyvoice.model.networks.vocoder.spectrum import istft, stft
 from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig
 
@@ -77,7 +77,9 @@ class Vocoder(nn.Module):
     def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.f0_predictor = F0Predictor(config)
+        width, kernel = config.num_hidden_f0, config.kernel_f0
+        inputs = (config.num_mels, *(width for _ in range(config.num_convs_f0 - 1)))
+        self.f0_predictor = F0Predictor([nn.Conv1d(each, width, kernel, padding=kernel // 2) for each in inputs])
         self.m_source = Source(config)
         first, edge = config.first_kernel, config.edge_kernel
         self.conv_pre = nn.Conv1d(config.num_mels, config.channels, first, padding=first // 2)
@@ -98,7 +100,8 @@ class Vocoder(nn.Module):
     def f0(self, mel: Tensor, mel_len: Tensor | None = None) -> Tensor:
         """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; zero behind the end of a row."""
         outside = None if mel_len is None else ~within(mel_len, mel.shape[2])[:, None]
-        f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), outside)
+        convolve = functools.partial(exactly_convolved, outside)
+        f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), convolve)
         return cast("Tensor", f0 if outside is None else f0.masked_fill(outside[:, 0], 0.0))
 
     def source(self, f0: Tensor, *, noise: Tensor | None = None) -> Tensor:

@@ -10,14 +10,15 @@ import torch
 
 from bench.engine.lab import Lab
 from bench.engine.model import NUM_CODES, PROMPT_TEXT, VOICE, voice
+from cc_tts.engines.cosyvoice.engine.device import SlotPrefill
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice.model.loader import TOKENIZER_FOLDER, SpeechModel
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
-from cc_tts.engines.cosyvoice.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowVoice
-from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner, LmVoice
 from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from lab.cosyvoice.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
@@ -164,7 +165,8 @@ class DrawWork:
         self._together(self._num_sequences, *self._graphed)
 
     def _together(self, count: int, runner: LmRunner, kept: LmVoice) -> None:
-        runner.start([LmPrefill(slot, self._inputs, self._rules, slot, kept) for slot in range(count)])
+        prefill = Prefill(self._inputs, self._rules)
+        runner.start([SlotPrefill(slot, "", prefill, slot) for slot in range(count)], dict.fromkeys(range(count), kept))
         is_over = False
         while not is_over:
             drawn = runner.decode(dict.fromkeys(range(count), self._num_tokens), STEPS_PER_ROUND)

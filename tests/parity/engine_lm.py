@@ -16,6 +16,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from cc_tts.engines.cosyvoice.engine.device import SlotPrefill
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     ForbiddenIds,
     LengthLimits,
@@ -23,9 +24,9 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     LmRequest,
 )
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.runners import sampler
-from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner, LmVoice
 from cc_tts.engines.cosyvoice.runners.sampler import forbid
 from cc_tts.errors import EngineFailed
 from tests.parity.cases import Recorded
@@ -251,10 +252,8 @@ def _speak_together(runner: LmRunner, texts: Sequence[_Text], voice: LmVoice, dr
         running |= begun
         fed = [(slot, texts[number]) for slot, number in begun.items()]
         runner.start(
-            [
-                LmPrefill(slot, each.inputs, each.rules, each.seed, voice if each.has_voice else None)
-                for slot, each in fed
-            ]
+            [SlotPrefill(slot, "", Prefill(each.inputs, each.rules), each.seed) for slot, each in fed],
+            {slot: voice for slot, each in fed if each.has_voice},
         )
         chosen = [slot for slot in running if happens(draw, 0.8)]
         until = {slot: len(spoken[running[slot]]) + draw.randint(1, 12) for slot in chosen}

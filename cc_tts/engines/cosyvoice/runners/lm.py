@@ -23,11 +23,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice.engine.device import Sampled
+from cc_tts.engines.cosyvoice.engine.device import Sampled, SlotPrefill
 from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice.prefill import SamplingRules
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned
 from cc_tts.engines.cosyvoice.runners.lanes import Fetched, upload
 from cc_tts.engines.cosyvoice.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
@@ -53,19 +52,6 @@ class LmVoice:
     cached: Tensor  # [layers, 2, kv_heads, positions, head_dim]
 
 
-@dataclass(frozen=True, slots=True)
-class LmPrefill:
-    """Inputs for a slot, and how ids are sampled after them."""
-
-    slot: int
-    inputs: Sequence[LmInput]
-    rules: SamplingRules
-    seed: int = 0  # signed, 64 bits; decides, with the inputs, which ids are sampled; unused with ``extends``
-    voice: LmVoice | None = None  # spares the inputs it has in common with these; unused with ``extends``
-    extends: bool = False  # extend the sequence of the slot, which must have stopped; otherwise the slot must be free
-    keeps: int | None = None  # with ``extends``: its first positions, after which it goes on; it need not have stopped
-
-
 @dataclass(slots=True)
 class _Used:
     """The host's view of a slot in use: the state after the last decode, and the prefills since."""
@@ -77,9 +63,10 @@ class _Used:
 
 @dataclass(frozen=True, slots=True)
 class _Prefill:
-    """A :class:`LmPrefill` that was checked."""
+    """A :class:`SlotPrefill` that was checked."""
 
-    given: LmPrefill
+    given: SlotPrefill
+    voice: LmVoice | None
     start: int  # positions that need not be run
     new: Sequence[LmInput]  # inputs that are run
 
@@ -177,11 +164,15 @@ class LmRunner:
         return LmVoice(inputs, cache[:, :, 0, :, : len(inputs)].clone())
 
     @torch.inference_mode()
-    def start(self, prefills: Sequence[LmPrefill]) -> None:
-        """Prefill or extend slots and sample one id for each, which the next :meth:`decode` reports; all of them, or none.
-        Raises ``EngineFailed`` if the inputs do not fit into their slot, ``ValueError`` if one of them is out of range.
+    def start(self, prefills: Sequence[SlotPrefill], voices: Mapping[int, LmVoice | None] | None = None) -> None:
+        """Prefill free slots or extend others, and sample one id for each, which the next :meth:`decode` reports; all of
+        them, or none. Raises ``EngineFailed`` if the inputs do not fit into their slot, ``ValueError`` if one of them is out
+        of range.
+
+        A slot that is extended must have stopped, unless it is told what it keeps. ``voices`` of slots that begin spare the
+        inputs that both have in common.
         """
-        checked = [self._checked(each) for each in prefills]
+        checked = [self._checked(each, (voices or {}).get(each.slot)) for each in prefills]
         for width, batch in batches(
             checked, lambda each: len(each.new), WIDTH_BUCKETS, lambda _: PREFILL_ROW_BUCKETS[-1]
         ):
@@ -226,14 +217,15 @@ class LmRunner:
         if unknown.any() or ((rows < 0) | (rows >= self._table_sizes[tables])).any():
             raise ValueError("an input past the end of its table")
 
-    def _checked(self, given: LmPrefill) -> _Prefill:
-        self._check_inputs(given.inputs)
-        if given.extends:
-            start = self._used[given.slot].length if given.keeps is None else given.keeps
-            prefill = _Prefill(given, start, given.inputs)
+    def _checked(self, given: SlotPrefill, voice: LmVoice | None) -> _Prefill:
+        inputs, keeps = given.prefill.inputs, given.prefill.keeps
+        self._check_inputs(inputs)
+        if given.prefill.extends:
+            start = self._used[given.slot].length if keeps is None else keeps
+            prefill = _Prefill(given, None, start, inputs)
         else:
-            start = 0 if given.voice is None else _num_common(given.voice.inputs, given.inputs[:-1])
-            prefill = _Prefill(given, start, given.inputs[start:])
+            start = 0 if voice is None else _num_common(voice.inputs, inputs[:-1])
+            prefill = _Prefill(given, voice, start, inputs[start:])
         if prefill.end > self.num_positions:
             raise EngineFailed(f"a sequence of {prefill.end} positions does not fit into {self.num_positions}")
         return prefill
@@ -249,9 +241,9 @@ class LmRunner:
         for row, prefill in zip(packed, batch, strict=False):
             _pack(prefill, row)
         for prefill in batch:
-            slot, voice = prefill.given.slot, prefill.given.voice
+            slot, voice = prefill.given.slot, prefill.voice
             used = self._used.setdefault(slot, _Used())
-            if voice is not None and not prefill.given.extends:
+            if voice is not None:
                 self._cache[:, :, slot, :, : prefill.start] = voice.cached[..., : prefill.start, :]
             used.length = prefill.end
             used.num_sampled += 1
@@ -333,7 +325,7 @@ def _as_rows(inputs: Sequence[LmInput]) -> npt.NDArray[np.int64]:
 
 def _pack(prefill: _Prefill, row: npt.NDArray[np.int64]) -> None:
     given, num_new = prefill.given, len(prefill.new)
-    row[:_HEAD] = given.slot, not given.extends, prefill.start, num_new
+    row[:_HEAD] = given.slot, not given.prefill.extends, prefill.start, num_new
     inputs = row[_HEAD + len(Column) :].reshape(2, -1)
-    row[_HEAD : _HEAD + len(Column)] = numbers_of(given.rules, seed=given.seed, length=prefill.end)
+    row[_HEAD : _HEAD + len(Column)] = numbers_of(given.prefill.rules, seed=given.seed, length=prefill.end)
     inputs[:, :num_new] = _as_rows(prefill.new)

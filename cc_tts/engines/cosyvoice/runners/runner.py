@@ -36,7 +36,7 @@ from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner,
 from cc_tts.engines.cosyvoice.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice, max_pages
 from cc_tts.engines.cosyvoice.runners.graphs import buckets_up_to, can_record, thinned
 from cc_tts.engines.cosyvoice.runners.lanes import Lane, Mark
-from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner, LmVoice
 from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, Synthesis, VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
@@ -179,12 +179,14 @@ class ModelRunner:
         """Prefill slots of the language model; a slot that is not extended is opened, for the flow as well. ``CcTtsError``
         if one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed then.
         """
-        opened: list[int] = []
+        opened: dict[int, LmVoice | None] = {}
         with self.guarded():
             try:
-                rows = [self._row(each, opened) for each in prefills]
+                for each in prefills:
+                    if not each.prefill.extends:
+                        opened[each.slot] = self._open(each.slot, each.voice_id)
                 with self._sampling.entered():
-                    self._lm.start(rows)
+                    self._lm.start(prefills, opened)
             except CcTtsError:
                 for slot in opened:
                     self._close(slot, wipe=False)
@@ -319,18 +321,14 @@ class ModelRunner:
                 shares.append(max(0, taken[0] - taken[-1]))
         return each, sum(shares) + max(shares)
 
-    def _row(self, each: SlotPrefill, opened: list[int]) -> LmPrefill:
-        """The prefill of the language model, with the slot of the flow opened if it begins."""
-        prefill = each.prefill
-        if prefill.extends:
-            return LmPrefill(each.slot, prefill.inputs, prefill.rules, extends=True, keeps=prefill.keeps)
-        state = self._voice(each.voice_id)
+    def _open(self, slot: int, voice_id: str) -> LmVoice | None:
+        """Open a slot of the flow; returns what the language model keeps of the voice."""
+        state = self._voice(voice_id)
         with self._speaking.entered():
-            self._flow.open(each.slot, state.flow)
-        opened.append(each.slot)
+            self._flow.open(slot, state.flow)
         state.num_users += 1
-        self._voice_of[each.slot] = each.voice_id
-        return LmPrefill(each.slot, prefill.inputs, prefill.rules, each.seed, state.lm)
+        self._voice_of[slot] = voice_id
+        return state.lm
 
     def _close(self, slot: int, *, wipe: bool) -> None:
         with self._speaking.entered():

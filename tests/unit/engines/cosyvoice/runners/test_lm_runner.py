@@ -9,20 +9,23 @@ pytest.importorskip("torch")
 
 import torch
 
-from cc_tts.engines.cosyvoice.engine.device import Sampled
+from cc_tts.engines.cosyvoice.engine.device import Sampled, SlotPrefill
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
     SOS,
     TASK,
     ForbiddenIds,
     LengthLimits,
+    LmInput,
     LmRequest,
     SpeechIds,
+    Table,
     speech_inputs,
     text_inputs,
 )
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice.prefill import UNLIMITED, Bistream, BistreamState, SamplingRules
-from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice.prefill import UNLIMITED, Bistream, BistreamState, Prefill, SamplingRules
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner, LmVoice
+from cc_tts.errors import EngineFailed
 from lab.cosyvoice.networks import lm_of
 from lab.cosyvoice.tiny_model import NUM_CODES, tiny_states
 from tests.parity.generation import CachedSequence, speak, speak_streamed
@@ -64,9 +67,9 @@ def alone(lm: SpeechLm, request: LmRequest, seed: int, limits: LengthLimits | No
     return list(speak(lm, request, SeededRas(seed), limits=limits))
 
 
-def prefill_of(slot: int, request: LmRequest, seed: int, limits: LengthLimits | None = None) -> LmPrefill:
+def prefill_of(slot: int, request: LmRequest, seed: int, limits: LengthLimits | None = None) -> SlotPrefill:
     rules = SamplingRules.of_request(request.limits if limits is None else limits)
-    return LmPrefill(slot, request.inputs_for(SpeechIds()), rules, seed)
+    return SlotPrefill(slot, "", Prefill(request.inputs_for(SpeechIds()), rules), seed)
 
 
 def finish(runner: LmRunner, slots: Sequence[int], *, num_steps: int = 7) -> dict[int, list[int]]:
@@ -105,12 +108,9 @@ def test_sequences_that_come_and_go_draw_what_they_draw_alone(lm: SpeechLm, num_
         for slot in free[: rng.randint(0, num_slots)]:
             if waiting:
                 seed, request = waiting.pop()
-                prefill = prefill_of(slot, request, seed)
-                prefills.append(
-                    LmPrefill(slot, prefill.inputs, prefill.rules, seed, voice if rng.random() < 0.5 else None)
-                )
+                prefills.append(prefill_of(slot, request, seed))
                 running[slot] = seed
-        runner.start(prefills)
+        runner.start(prefills, {each.slot: voice for each in prefills if rng.random() < 0.5})
         chosen = [slot for slot in running if rng.random() < 0.8]
         until = {slot: len(spoken[running[slot]]) + rng.randint(1, 12) for slot in chosen}
         for slot, drawn in runner.decode(until, rng.randint(0, 9)).items():
@@ -160,10 +160,10 @@ def replay(
                     del rest[slot]
             step = stream.next_prefill() if slot in idle else None
             if step is not None:
-                prefills.append(LmPrefill(slot, step.inputs, step.rules, slot, voice, extends=step.extends))
+                prefills.append(SlotPrefill(slot, "", step, slot))
                 begun.add(slot)
                 idle.remove(slot)
-        runner.start(prefills)
+        runner.start(prefills, dict.fromkeys(begun, voice))
         until = {slot: num_sampled[slot] + rng.randint(1, 20) for slot in begun}
         for slot, drawn in runner.decode(until, rng.randint(0, 8)).items():
             num_sampled[slot] += len(drawn.ids)
@@ -179,7 +179,7 @@ def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     step = stream.next_prefill()
     assert step is not None
     runner = small_runner(lm)
-    runner.start([LmPrefill(1, step.inputs, step.rules, 5)])
+    runner.start([SlotPrefill(1, "", step, 5)])
     drawn = runner.decode({1: 99}, 30)[1]
     assert drawn.stopped
     assert drawn.ids[-1] == FILL
@@ -191,7 +191,7 @@ def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     step = stream.next_prefill()
     assert step is not None
     assert step.inputs == [TASK]
-    runner.start([LmPrefill(1, step.inputs, step.rules, extends=True)])
+    runner.start([SlotPrefill(1, "", step, 5)])
     assert len(runner.decode({}, 0)[1].ids) == 1
 
 
@@ -202,13 +202,14 @@ def test_a_sequence_is_turned_back_to_an_earlier_token_and_other_ids_are_drawn_f
     request = LmRequest([1, 2, 3], prompt_text=PROMPT_TEXT)
     inputs, rules = request.inputs_for(SpeechIds(NUM_CODES)), SamplingRules.of_request(LengthLimits(99, 99))
     runner = small_runner(lm)
-    runner.start([LmPrefill(1, inputs, rules, 5), LmPrefill(2, inputs, rules, 6)])
+    prefill = Prefill(inputs, rules)
+    runner.start([SlotPrefill(1, "", prefill, 5), SlotPrefill(2, "", prefill, 6)])
     drawn = runner.decode({1: 30}, 40)
     before = drawn[1].ids
     assert len(before) == 30
     last = speech_inputs(before[num_kept - 1 : num_kept]) if num_kept else inputs[-1:]
     position = len(inputs) + num_kept - 1
-    runner.start([LmPrefill(1, last, rules, extends=True, keeps=position)])
+    runner.start([SlotPrefill(1, "", Prefill(last, rules, extends=True, keeps=position), 5)])
     ras, history = SeededRas(5), list(before)
     ras._num_drawn = len(before)
     context = CachedSequence(lm, num_positions=200)
@@ -229,8 +230,7 @@ def test_a_voice_spares_what_the_inputs_have_in_common_with_it(lm: SpeechLm) -> 
     voices: list[LmVoice | None] = [None]
     runner = small_runner(lm, len(voices) + 4)
     voices += [runner.add_voice(PROMPT_TEXT), runner.add_voice(), runner.add_voice([30, 99]), runner.add_voice([7])]
-    prefill = prefill_of(0, request, 3)
-    runner.start([LmPrefill(slot, prefill.inputs, prefill.rules, 3, voice) for slot, voice in enumerate(voices)])
+    runner.start([prefill_of(slot, request, 3) for slot in range(len(voices))], dict(enumerate(voices)))
     spoken = finish(runner, range(5))
     assert all(ids == alone(lm, request, 3) for ids in spoken.values())
 
@@ -240,7 +240,7 @@ def test_inputs_that_are_a_part_of_the_voice_are_fed_all_the_same(lm: SpeechLm) 
     voice = runner.add_voice(PROMPT_TEXT)
     rules = SamplingRules.of_request(LengthLimits(2, 8))
     inputs = [SOS, *text_inputs(PROMPT_TEXT[:2])]
-    runner.start([LmPrefill(0, inputs, rules, 3, voice), LmPrefill(1, inputs, rules, 3)])
+    runner.start([SlotPrefill(slot, "", Prefill(inputs, rules), 3) for slot in (0, 1)], {0: voice})
     spoken = finish(runner, (0, 1))
     assert spoken[0] == spoken[1]
 
@@ -323,7 +323,7 @@ def test_officially_every_special_id_ends_the_speech(special: tuple[float, float
     runner = small_runner(lm)
     anything = ForbiddenIds(end=False, unused=False, fill=False)
     rules = dataclasses.replace(SamplingRules.of_request(request.limits), forbidden=anything)
-    runner.start([LmPrefill(0, request.inputs_for(SpeechIds()), rules, 8)])
+    runner.start([SlotPrefill(0, "", Prefill(request.inputs_for(SpeechIds()), rules), 8)])
     assert finish(runner, [0])[0] == expected
     assert len(expected) < request.limits.max_len
 
@@ -332,7 +332,7 @@ def test_fill_is_forced_where_the_rules_say_so(lm: SpeechLm) -> None:
     forbidden = ForbiddenIds(end=True, unused=True, fill=True)
     runner = small_runner(lm)
     rules = [SamplingRules(forbidden=forbidden, forced_fill_at=at, reports_special=True) for at in (0, 1, 6)]
-    runner.start([LmPrefill(slot, [SOS, TASK], rule, 5) for slot, rule in enumerate(rules)])
+    runner.start([SlotPrefill(slot, "", Prefill([SOS, TASK], rule), 5) for slot, rule in enumerate(rules)])
     spoken = finish(runner, range(3))
     assert [len(ids) for ids in spoken.values()] == [1, 2, 7]
     assert all(ids[-1] == FILL for ids in spoken.values())
@@ -408,8 +408,35 @@ def test_no_value_leaves_the_device(lm: SpeechLm) -> None:
 def test_half_precision_is_drawn_from_too(lm: SpeechLm) -> None:
     half = lm_of({key: value.bfloat16() for key, value in lm.state_dict().items()})
     runner = small_runner(half)
-    prefill = prefill_of(0, LmRequest([1, 2]), 5, LengthLimits(8, 8))
-    runner.start([LmPrefill(0, prefill.inputs, prefill.rules, 5, runner.add_voice())])
+    runner.start([prefill_of(0, LmRequest([1, 2]), 5, LengthLimits(8, 8))], {0: runner.add_voice()})
     ids = finish(runner, [0])[0]
     assert len(ids) == 8
     assert max(ids) < NUM_CODES
+
+
+RULES: Final = SamplingRules.of_request(LengthLimits(0, 9))
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [text_inputs([512]), text_inputs([-1]), speech_inputs([NUM_CODES]), [LmInput(Table.SPECIAL, 2)]],
+)
+def test_inputs_past_the_end_of_their_table_are_refused_and_nothing_is_run(lm: SpeechLm, inputs: list[LmInput]) -> None:
+    runner = small_runner(lm)
+    request, limits = LmRequest([1]), LengthLimits(9, 9)
+    runner.start([prefill_of(1, request, 1, limits)])
+    with pytest.raises(ValueError, match="past the end"):
+        runner.start([prefill_of(2, request, 1), SlotPrefill(0, "", Prefill(inputs, RULES), 1)])
+    drawn = runner.decode({1: 9}, 9)
+    assert {slot: list(news.ids) for slot, news in drawn.items()} == {1: alone(lm, request, 1, limits)}
+
+
+def test_inputs_that_do_not_fit_are_refused(lm: SpeechLm) -> None:
+    runner = LmRunner(lm, num_slots=2, num_positions=4)
+    with pytest.raises(EngineFailed, match="5 positions does not fit into 4"):
+        runner.start([SlotPrefill(slot, "", Prefill([SOS] * (4 + slot), RULES), 1) for slot in (0, 1)])
+    with pytest.raises(ValueError, match="5 positions does not fit"):
+        runner.add_voice(range(4))
+    with pytest.raises(ValueError, match="past the end"):
+        runner.add_voice([512])
+    assert runner.decode({}, 0) == {}

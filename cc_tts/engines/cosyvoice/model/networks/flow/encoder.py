@@ -83,17 +83,11 @@ def _layer(config: EncoderConfig) -> Layer:
     return Layer(config.width, RelativeAttention(config), feed_forward, names, _LAYER_NORM_EPS)
 
 
-class ScaledEmbed(nn.Module):
-    """A linear map and a norm, scaled by the root of the width (§4.2): the letter A of the specification."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.out = nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width, eps=_NORM_EPS))
-        self.scale = math.sqrt(width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the output, [B, T, width]."""
-        return cast("Tensor", self.out(x) * self.scale)
+def _embed(width: int) -> nn.ModuleDict:
+    """A linear map and a norm, whose results are to be scaled by the root of the width (§4.2): the letter A of the
+    specification.
+    """
+    return nn.ModuleDict({"out": nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width, eps=_NORM_EPS))})
 
 
 class LookaheadLayer(nn.Module):
@@ -121,11 +115,12 @@ class FlowEncoder(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.embed = ScaledEmbed(config.width)
+        self._scale = math.sqrt(config.width)
+        self.embed = _embed(config.width)
         self.pre_lookahead_layer = LookaheadLayer(config)
         self.encoders = nn.ModuleList(_layer(config) for _ in range(config.num_layers))
         self.up_layer = nn.ModuleDict({"conv": CausalConv(config.width, config.width, config.up_kernel)})
-        self.up_embed = ScaledEmbed(config.width)
+        self.up_embed = _embed(config.width)
         self.up_encoders = nn.ModuleList(_layer(config) for _ in range(config.num_up_layers))
         self.after_norm = nn.LayerNorm(config.width, eps=_NORM_EPS)
         self._kept: dict[nn.ModuleList, _KeptDistances] = {}
@@ -173,11 +168,12 @@ class FlowEncoder(nn.Module):
         """
         of_tokens, of_frames = (None, None) if cache is None else cache.paged
         looking, doubling = (None, None) if cache is None else cache.contexts
-        x = self.embed(x).masked_fill(~known[..., None], 0.0)
+        x = (self.embed["out"](x) * self._scale).masked_fill(~known[..., None], 0.0)
         x = self.pre_lookahead_layer(x, tokens, looking)
         x = self._stack(self.encoders, x, tokens, of_tokens)
         x = x.repeat_interleave(FRAMES_PER_TOKEN, dim=1)  # every token becomes two frames (§4.5)
-        x = self.up_embed(cast("CausalConv", self.up_layer["conv"]).behind(doubling, x, frames))
+        x = cast("CausalConv", self.up_layer["conv"]).behind(doubling, x, frames)
+        x = self.up_embed["out"](x) * self._scale
         x = self._stack(self.up_encoders, x, frames, of_frames)
         return cast("Tensor", self.after_norm(x))
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import dtype as DType  # noqa: N812
 
+from cc_tts.engines.cosyvoice.engine.device import SlotPrefill
 from cc_tts.engines.cosyvoice.model.networks import page_kernels
 from cc_tts.engines.cosyvoice.model.networks import pages as pages_module
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference
@@ -22,9 +23,9 @@ from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend
 from cc_tts.engines.cosyvoice.model.networks.trial import MOST_APART, attention_apart
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig, LookaheadConfig
-from cc_tts.engines.cosyvoice.prefill import SamplingRules
+from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape
-from cc_tts.engines.cosyvoice.runners.lm import LmPrefill, LmRunner
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner
 from lab.cosyvoice.networks import lm_of
 from lab.cosyvoice.tiny_model import FLOW, tiny_states
 from tests.support.flow_cases import SMALL, new_runner
@@ -191,7 +192,7 @@ def test_a_runner_samples_the_same_ids_in_place_and_fused() -> None:
         runner = LmRunner(lm, num_slots=3, num_positions=40)
         rules = SamplingRules.of_request(LengthLimits(6, 6))
         inputs = [lm.config.speech_ids.unistream_inputs((), range(length), range(3)) for length in (9, 5, 1)]
-        runner.start([LmPrefill(slot, row, rules, seed=slot) for slot, row in enumerate(inputs)])
+        runner.start([SlotPrefill(slot, "", Prefill(row, rules), seed=slot) for slot, row in enumerate(inputs)])
         answers.append({slot: sampled.ids for slot, sampled in runner.decode(dict.fromkeys(range(3), 6), 6).items()})
     assert answers[1] == answers[2] == answers[0]
     assert len(set(answers[0].values())) == 3

@@ -13,7 +13,13 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
-from cc_tts.engines.cosyvoice.runners.vocoder import FRAME_BUCKETS, VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice.runners.vocoder import (
+    FRAME_BUCKETS,
+    VocoderRow,
+    VocoderRunner,
+    crossfade,
+    crossfade_window,
+)
 from lab.cosyvoice.chunked_vocoder import ChunkedVocoder, Crossfade
 from lab.cosyvoice.networks import vocoder_of
 from lab.cosyvoice.tiny_model import tiny_states
@@ -257,3 +263,17 @@ def test_warming_up_touches_no_stream(vocoder: Vocoder, monkeypatch: pytest.Monk
 
 def test_no_rows_are_no_audio(vocoder: Vocoder) -> None:
     assert VocoderRunner(vocoder, num_slots=1).synthesise([]) == []
+
+
+def test_a_crossfade_is_a_little_louder_than_what_it_joins() -> None:
+    rise, fall = crossfade_window().chunk(2)
+    sums = rise + fall
+    assert float(sums.min()) == pytest.approx(1.0798, abs=1e-4)
+    assert float(sums.max()) == pytest.approx(1.08, abs=1e-4)
+
+
+def test_neither_input_is_changed() -> None:
+    new, old = torch.ones(1, 5000), torch.ones(1, 3840)
+    crossfade(new, old, crossfade_window())
+    assert bool((new == 1).all())
+    assert bool((old == 1).all())

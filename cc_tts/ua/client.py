@@ -383,7 +383,8 @@ class UaClient:
             raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
         asked = messages.SendTrace(call_id, sip_call_id=sip_call_id, serial=next(self._trace_serials))
         try:
-            found = await asyncio.gather(*(each.ask(asked, asked.serial, TRACE_TIMEOUT_S) for each in up))
+            asking = (each.ask(asked, asked.serial, TRACE_TIMEOUT_S) for each in up)
+            found: list[messages.CallTrace] = await asyncio.gather(*asking)
         except (ProcessFailed, TimeoutError):
             raise UserAgentUnavailable("the ua process does not answer", retry_after_s=RETRY_AFTER_S) from None
         return max(found, key=lambda each: len(each.messages))

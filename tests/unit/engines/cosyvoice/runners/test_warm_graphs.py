@@ -59,7 +59,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_bytes(graphed: Any, key: tuple[int, ...]) -> int:
-    name = graphed._fn.__name__
+    name = getattr(graphed._fn, "func", graphed._fn).__name__
     sizes = key[:1] if name == "_run_step" else key if name == "_solve" else key[:2]
     return RUN_BYTES[name] * math.prod(sizes)
 
@@ -114,7 +114,7 @@ class Card:
     @staticmethod
     def _record_in(card: "Card") -> Any:
         def record(graphed: Any, key: tuple[int, ...], _tensors: dict[str, Any]) -> Any:
-            name = graphed._fn.__qualname__
+            name = getattr(graphed._fn, "func", graphed._fn).__qualname__  # of a method, or a part of one
             stage = "flow" if "Flow" in name else "vocoder" if "Vocoder" in name else "lm"
             num_bytes = NODES[stage] * NODE_BYTES + (0 if card.is_measuring else card.hidden_bytes)
             first = run_bytes(graphed, key)

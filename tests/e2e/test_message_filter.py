@@ -223,6 +223,19 @@ async def test_names_that_are_too_long_to_be_looked_up(server: Server) -> None:
     assert (status, problem["code"]) == (422, "unprocessable")
 
 
+async def test_uris_that_pjsip_would_not_repeat_in_an_answer(server: Server) -> None:
+    for method in ("OPTIONS", "INVITE", "BYE"):
+        async with RawCaller("silent", server.sip_port) as caller:
+            caller.send(method, headers=f"Record-Route: <sip:{HOST};hide>\r\n".encode())
+            with pytest.raises(TimeoutError):
+                await caller.final(0.3)
+        async with RawCaller("silent", server.sip_port) as caller:
+            caller._to = "<sip:a@[]>"
+            caller.send(method)
+            with contextlib.suppress(TimeoutError):  # the server build reads no such URI
+                assert (await caller.final(0.3)).status == 400
+
+
 async def test_warnings_of_pjsip_do_not_name_the_machine(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller:
         caller.invite(headers=b"Replaces: none;to-tag=a;from-tag=b\r\n")

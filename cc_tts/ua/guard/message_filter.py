@@ -99,7 +99,7 @@ class MessageFilter:
         register(
             b"mod-cc-tts-transactions",
             _BEFORE_TRANSACTIONS,
-            on_request=guarded(self._is_ack_without_tag, otherwise=True),
+            on_request=guarded(self._is_unanswerable, otherwise=True),
             on_response=guarded(self._on_response, otherwise=True),
         )
         register(b"mod-cc-tts-dialogs", _BEFORE_DIALOGS, on_request=guarded(self._on_request, otherwise=True))
@@ -126,11 +126,16 @@ class MessageFilter:
 
     # --- requests; each of the following returns to PJSIP whether the message is dealt with here ------------------------
 
-    def _is_ack_without_tag(self, rdata: int) -> bool:
-        """Drop an ACK without a tag in To: each final response of ours has one (RFC 3261 §17.1.1.3). PJSIP's transactions
-        take it for a merged request, would answer it with 482 and assert that nothing answers an ACK.
+    def _is_unanswerable(self, rdata: int) -> bool:
+        """Drop a request that no answer can repeat, and an ACK without a tag in To: each final response of ours has one (RFC
+        3261 §17.1.1.3). PJSIP's transactions take such an ACK for a merged request, would answer it with 482 and assert that
+        nothing answers an ACK.
         """
-        return self._c.method_of(rdata) == "ACK" and sip_message.dialog_of(self._c.message(rdata)[1]) is None
+        host, message = self._c.message(rdata)
+        if sip_message.is_unwritable(message):
+            self._policy.note_malformed(host)
+            return True
+        return self._c.method_of(rdata) == "ACK" and sip_message.dialog_of(message) is None
 
     def _on_request(self, rdata: int) -> bool:
         method = self._c.method_of(rdata)
@@ -252,8 +257,10 @@ class MessageFilter:
             return True  # the request times out
         status = message.partition(" ")[2][:3]
         method = sip_message.cseq_method(message)
-        if sip_message.is_ambiguous(message):
-            log.debug("response_dropped", reason="line ends, or a header that may come once")
+        if sip_message.is_ambiguous(message) or sip_message.is_unwritable(message):
+            log.debug(
+                "response_dropped", reason="line ends, a header that may come once, or a URI that cannot be repeated"
+            )
         elif method == "INVITE" and "100" < status < "300" and self._is_stray(message):
             log.debug("response_dropped", sip_code=status)
         elif method == "REFER" and status == "408":

@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import unquote
 
 from cc_tts.config.sip_uri import maddrs_of, may_be_host
 
@@ -12,6 +13,7 @@ MAX_VALUE_CHARS: Final = 65_535
 """No build of PJSIP accepts a longer message, so no value is cut."""
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
 """An unclosed quotation extends to the end of the text, so that no text takes more than one pass."""
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
 _COMPACT: Final = {
     "c": "content-type",
@@ -47,6 +49,8 @@ _DURATION: Final = re.compile(r"[ \t]*duration[ \t]*=[ \t]*(\d{1,5})[ \t]*", re.
 _EVENTS: Final = {"10": "*", "11": "#", "12": "A", "13": "B", "14": "C", "15": "D", "16": "R", "!": "R"}
 """These events of RFC 4733 §3.2 are not written as the key is; ``!`` is the hook flash of gateways."""
 DTMF_TYPES: Final = ("application/dtmf-relay", "application/dtmf")
+_UNWRITABLE: Final = re.compile(r"[:@]\[\]|;\s*hide\s*(?:[;=?>,]|$)", re.IGNORECASE)
+"""PJSIP asserts that a URI which it writes has a host, and that a route with ``hide``, its own parameter, has ``lr``."""
 _VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
 
 
@@ -60,6 +64,12 @@ def is_ambiguous(message: str) -> bool:
         return True
     names = [name for _, name, _ in _fields(message)]
     return any(names.count(name) != 1 for name in _SINGLE)
+
+
+def is_unwritable(message: str) -> bool:
+    """Whether PJSIP would assert a URI that it repeats in an answer (RFC 3261 §8.2.6.2), or in the routes of requests."""
+    values = header_values(message, "from", "to", "record-route", "service-route")
+    return any(_UNWRITABLE.search(unquote(value)) for value in values)
 
 
 def body_of(message: str) -> str:
@@ -256,12 +266,12 @@ def _tag(message: str, name: str) -> str:
 @functools.lru_cache(maxsize=4)
 def _fields(message: str) -> tuple[tuple[str, str, str | None], ...]:
     """Return the headers after the start line: the name as sent, the name written out in lower case, and the value, ``None``
-    if the line has no colon. Folded lines are joined (RFC 3261 §7.3.1).
+    if the line has no colon. Folded lines are joined (RFC 3261 §7.3.1). A bare CR or LF ends a line here, too, as in PJSIP.
 
     The result is kept, since the guards and the user agent ask a message some twenty times.
     """
     lines: list[str] = []
-    for line in message.split("\r\n\r\n", 1)[0].split("\r\n")[1:]:
+    for line in _LINE_END.split(message.split("\r\n\r\n", 1)[0])[1:]:
         if line[:1] in (" ", "\t") and lines:
             lines[-1] += " " + line.strip()
         else:

@@ -64,8 +64,37 @@ def test_what_cannot_be_used_is_taken_out_of_a_response(filtered: Filtered) -> N
     assert dropped(200, GOOD, "Contact: <tel:+1>") == dropped(180, "", "m: *") == ["Contact"]
     assert dropped(302, "", 'Contact: "x, <y>" <sip:a@b>, <mailto:a@b>') == ["Contact"]
     assert dropped(200, GOOD, "Record-Route: <tel:+1>") == ["Record-Route"]
-    assert dropped(180, "", f"Contact: <sip:x@{'h' * 253}>") == [], "as long as DNS takes it"
-    assert dropped(180, "", f"Contact: <sip:x@{'h' * 254}>") == ["Contact"]
+    assert dropped(180, "", f"Contact: <sip:x@{'h' * 242}>") == [], "as long as DNS takes it"
+    assert dropped(180, "", f"Contact: <sip:x@{'h' * 243}>") == ["Contact"]
+
+
+UNWRITABLE = (
+    "f: <sip:a@[]>",
+    "To: sip:[]:5060",
+    "X: y\nTo: <sip:%61@[]>",
+    "Record-Route: <sip:[];lr>",
+    "Record-Route: <sip:a;lr>,\r\n <sip:b;hid%65=1>",
+)
+
+
+@pytest.mark.parametrize("line", UNWRITABLE)
+def test_what_pjsip_would_not_repeat_in_an_answer_gets_none(filtered: Filtered, line: str) -> None:
+    for method in ("INVITE", "OPTIONS", "ACK", "BYE"):
+        assert filtered.receive(method, line, to_tag="ours") == "silence"
+        assert filtered.library.answers == []
+    assert filtered.drops("200", "INVITE", line)
+    assert filtered.refused() == {"malformed": 5}
+
+
+def test_a_route_of_a_registrar_that_pjsip_would_not_write_is_not_taken(filtered: Filtered) -> None:
+    assert filtered.drops("200", "REGISTER", "Service-Route: <sip:p;hide>")
+
+
+def test_a_display_name_and_an_address_of_ipv6_can_be_repeated(filtered: Filtered) -> None:
+    assert (
+        filtered.receive("INVITE", "X-From: <sip:[]>", "Record-Route: <sip:[::1];lr;hidden>", to_tag="ours")
+        != "silence"
+    )
 
 
 @pytest.mark.parametrize(

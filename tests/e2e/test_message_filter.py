@@ -54,6 +54,10 @@ UNSERVED = {
     "IPv6": (connected("c=IN IP6 ::1"), 301),
     "a name": (connected("c=IN IP4 localhost"), 301),
     "a name of 200 letters": (connected(f"c=IN IP4 {'a' * 200}"), 301),
+    "a name of 300 letters for an m-line that is off": (
+        HEAD + AUDIO + f"m=audio 0 RTP/AVP 0\r\nc=IN IP4 {'a' * 300}\r\n",
+        301,
+    ),
     "RTCP to a name": (HEAD + AUDIO + "a=rtcp:9 IN IP4 localhost\r\n", 301),
     "multicast": (connected("c=IN IP4 224.1.1.1/127"), 330),
     "Opus alone": (HEAD + OPUS, 305),

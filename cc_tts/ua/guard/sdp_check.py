@@ -74,6 +74,7 @@ class Media:
     """Whether there is a ``c=``, its own or that of the whole description."""
     names: dict[int, str] = field(default_factory=dict)
     fault: Fault | None = None
+    rtcp_fault: Fault | None = None
     ptime_ms: int = 0
     num_attributes: int = 0
 
@@ -97,6 +98,10 @@ def check(sdp: str, *, codecs: frozenset[str], secure: bool) -> Checked:
     except ValueError as error:
         return Checked(Fault(400, 399, str(error)))
     audio = {index: each for index, each in enumerate(media[:MAX_MEDIA]) if each.kind == "audio" and each.port}
+    if any(NO_NAMES in (each.fault, each.rtcp_fault) for each in media if each.kind == "audio"):
+        return Checked(
+            NO_NAMES
+        )  # PJSIP looks up the name of an m-line that is switched off, too, and asserts its length
     faults = {index: fault for index, each in audio.items() if (fault := _fault_of(each, codecs, secure=secure))}
     if len(faults) == len(audio):
         return Checked(next(iter(faults.values()), NO_AUDIO))
@@ -107,8 +112,8 @@ def check(sdp: str, *, codecs: frozenset[str], secure: bool) -> Checked:
 def _fault_of(media: Media, codecs: frozenset[str], *, secure: bool) -> Fault | None:
     if media.profile not in _PROFILES and not secure:
         return NO_PROFILE
-    if media.fault or not (served := _names(media) & codecs):
-        return media.fault or NO_CODEC
+    if (fault := media.fault or media.rtcp_fault) or not (served := _names(media) & codecs):
+        return fault or NO_CODEC
     most_ms = max(map(_most_ms, served))
     return Fault(488, 306, f"Packets of at most {most_ms} ms are served") if media.ptime_ms > most_ms else None
 
@@ -238,7 +243,7 @@ def _rtcp(media: Media, value: str) -> None:
     if match is None or int(match[1]) > 0xFFFF:  # noqa: PLR2004 - of a port
         raise ValueError("a=rtcp of the SDP is malformed")
     if match[2]:
-        media.fault = media.fault or _connection(match[2])
+        media.rtcp_fault = media.rtcp_fault or _connection(match[2])
 
 
 def _ptime(media: Media, value: str) -> None:

@@ -99,6 +99,9 @@ def test_what_is_malformed_is_400(media: str, connection: str) -> None:
         (AUDIO + "a=ptime:181\r\n", IPV4, 306),
         (AUDIO + "a=ptime:200\r\na=ptime:20\r\n", IPV4, 306),
         ("m=audio 4000 RTP/AVP 96\r\na=ptime:90\r\na=rtpmap:96 L16/8000\r\n", IPV4, 306),
+        (AUDIO + "m=audio 0 RTP/AVP 0\r\nc=IN IP4 localhost\r\n", IPV4, 301),
+        ("m=audio 9 RTP/AVP 0\r\nc=IN IP4 localhost\r\n" + AUDIO, IPV4, 301),
+        (AUDIO + "a=rtcp:9 IN IP4 localhost\r\nc=IN IP4 192.0.2.1\r\n", "", 301),
     ],
 )
 def test_what_is_not_served_is_488_with_its_warning(media: str, connection: str, warning: int) -> None:

@@ -161,7 +161,7 @@ class CallNotFound(NotFound, code="call_not_found", title="No such call"):
 
     @classmethod
     def named(cls, call_id: str) -> Self:
-        return cls(f"no call {call_id[:80]!r}")
+        return cls(f"no call {call_id[:80]!r}; GET /v1/calls lists those that are kept")
 
 
 class UtteranceNotFound(NotFound, code="utterance_not_found", title="No such utterance"):
@@ -253,7 +253,13 @@ class ModelNotFound(NotFound, code="model_not_found", title="No such model"):
 
 
 class PromptNotFound(NotFound, code="prompt_not_found", title="No such prompt"):
-    """No staged prompt with this id is known."""
+    """No staged prompt with this id is known, or its audio is not kept."""
+
+    @classmethod
+    def named(cls, prompt_id: str, known: Iterable[str] = ()) -> Self:
+        return cls(
+            f"no prompt is called {prompt_id[:64]!r}{did_you_mean(prompt_id, known)}; GET /v1/prompts lists them all"
+        )
 
 
 class WrongState(ClientError, code="wrong_state", title="Not in this state", http=409):

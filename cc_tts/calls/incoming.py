@@ -222,6 +222,6 @@ def _refuse(call: Call, error: CcTtsError) -> None:
     """Answer an INVITE with the SIP status of ``error``. A Warning header (RFC 3261 §20.43) gives the reason if the request
     is at fault; nothing is said about the state of the server.
     """
-    is_told = isinstance(error, ClientError) and error.detail.isascii() and error.detail.isprintable()
-    reason = error.detail if is_told else error.title
+    detail = error.detail.encode("ascii", "replace").decode()
+    reason = detail if isinstance(error, ClientError) and detail.isprintable() else error.title
     call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)

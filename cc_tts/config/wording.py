@@ -16,7 +16,7 @@ _TYPES: Final = {
     "bool": "true or false",
     "str": "text",
     "array": "a list",
-    "object": "a group of keys",
+    "object": "an object (a table in TOML)",
     "null": "null",
 }
 _EXPECTED: Final = re.compile(r"Expected `([^`]*)`(.*)", re.DOTALL)

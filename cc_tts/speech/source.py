@@ -390,7 +390,7 @@ def _without_engine(
         case ReadyContent(audio, text, gain_db):
             return ready(audio, text, gain_db)
         case StagedContent(prompt_id):  # an accepted prompt has been replaced by its audio or text
-            raise PromptNotFound(f"no prompt is called {prompt_id[:64]!r}")
+            raise PromptNotFound.named(prompt_id)
         case UrlContent(_, gain_db, download):
             if download is None:  # an accepted prompt has its download
                 raise FetchFailed

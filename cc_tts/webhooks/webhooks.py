@@ -165,9 +165,9 @@ class Webhooks:
     def why_not_allowed(self, webhook: CallWebhook) -> str:
         """Return why a call may not have this endpoint; empty if it may."""
         if not self._config.allow_per_call:
-            return "webhooks.allow_per_call is off"
+            return "webhooks.allow_per_call of the configuration is off"
         if not self._allowed.has(Target.chosen(webhook).url.raw_host or ""):
-            return "webhooks.allowed_hosts does not have this host"
+            return "this host is not in webhooks.allowed_hosts: add it to the configuration"
         return ""
 
     def settle(self, target: Target, delivery: Delivery) -> None:

@@ -31,7 +31,7 @@ from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from lab import voices_table
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-NOT_OVER_HTTP: Final = (errors.ConfigError, errors.PromptNotFound, errors.ProcessFailed, PlayoutOverflow)
+NOT_OVER_HTTP: Final = (errors.ConfigError, errors.ProcessFailed, PlayoutOverflow)
 """With what derives from them: answered on the command line, on SIP, and in the log only."""
 MESSAGE_MODULES: Final = {
     "cc_tts.processes.channel": "server and each child",

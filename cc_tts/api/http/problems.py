@@ -167,8 +167,9 @@ def response_for_http(error: web.HTTPException, asked: Asked, *, method: str) ->
     """Return the response that replaces aiohttp's plain text."""
     match error:
         case web.HTTPMethodNotAllowed():
-            response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here"), asked)
-            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+            allowed = ", ".join(sorted(error.allowed_methods))
+            response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here; use {allowed}"), asked)
+            response.headers["Allow"] = allowed
             return response
         case web.HTTPExpectationFailed():
             return response_for(ExpectationFailed(), asked)

@@ -19,7 +19,7 @@ from cc_tts.speech.ssml import from_ssml
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_DELAY_MS: Final = 120_000
 """The longest silence between two repeats; unmeasured."""
-_SCHEMES: Final = "play=tts:TEXT, play=ssml:DOCUMENT, play=prompt:ID or play=https:…"
+_SCHEMES: Final = "play=tts:TEXT, play=ssml:DOCUMENT, play=prompt:ID or play=https:URL"
 _SPEED: Final = re.compile(r"[0-9](\.[0-9]{1,3})?")
 
 

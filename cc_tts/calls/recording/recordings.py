@@ -86,7 +86,7 @@ class Recordings:
             RecordingOff: nothing is recorded here.
         """
         if self._store is None:
-            raise RecordingOff("record.dir of the configuration names no folder: nothing is recorded here")
+            raise RecordingOff("nothing is recorded here: set record.dir of the configuration to a folder")
         return self._store
 
     def live(self, recording_id: str) -> Recording | None:

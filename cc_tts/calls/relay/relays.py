@@ -54,7 +54,7 @@ class Relays:
         """
         url = relay_url(settings.url)
         if is_guarded and (url is None or not self._allowed.has(url.raw_host or "")):
-            raise RelayNotAllowed("relay.allowed_hosts does not have the host of the URL")
+            raise RelayNotAllowed("the host of the URL is not in relay.allowed_hosts: add it to the configuration")
         if _relay_of(call) is not None:
             raise RelayActive(f"call {call.id} has a relay: DELETE /v1/calls/{call.id}/relay ends it")
         fields: dict[str, Any] = {name: getattr(settings, name) for name in RelaySettings.__struct_fields__}

@@ -26,7 +26,7 @@ def check_target(to: str, config: Config) -> None:
     """
     if to not in AllowedTargets(config.transfer.allowed):
         raise TransferNotAllowed(
-            "transfer.allowed names no pattern that takes this target; without patterns nobody is transferred"
+            "no pattern of transfer.allowed takes this target: add one to the configuration; the default is none"
         )
 
 

@@ -37,4 +37,8 @@ def fault_of_url(url: str, allowed: AllowedHosts) -> str:
     found = usable_url(url, "http", "https")
     if found is None:
         return "is not an http or https URL without user, password and fragment"
-    return "" if allowed.has(found.raw_host or "") else "is at a host that prompts.allowed_hosts does not have"
+    return (
+        ""
+        if allowed.has(found.raw_host or "")
+        else "is at a host that is not in prompts.allowed_hosts: add it to the configuration"
+    )

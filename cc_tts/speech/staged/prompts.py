@@ -164,14 +164,14 @@ class StagedPrompts:
         found = self._prompts.get((tenant, prompt_id)) or self._prompts.get(("", prompt_id))
         if found is None:
             known = [each for owner, each in self._prompts if owner in (tenant, "")]
-            raise PromptNotFound(f"no prompt is called {prompt_id[:64]!r}{did_you_mean(prompt_id, known)}")
+            raise PromptNotFound.named(prompt_id, known)
         return found
 
     def own(self, prompt_id: str, tenant: str) -> StagedPrompt:
         """Return a prompt of the tenant itself; raises as :meth:`get`."""
         found = self.get(prompt_id, tenant)
         if found.tenant != tenant:
-            raise PromptNotFound(f"no prompt is called {prompt_id[:64]!r}")
+            raise PromptNotFound.named(prompt_id)
         return found
 
     def all_of(self, tenant: str) -> list[StagedPrompt]:

@@ -89,7 +89,7 @@ class LegReferral:
         if self._request is not None:
             return pj.PJSIP_SC_REQUEST_PENDING, ()
         if request.to not in self._targets:
-            return pj.PJSIP_SC_FORBIDDEN, _warning("transfer.allowed names no pattern that takes this target")
+            return pj.PJSIP_SC_FORBIDDEN, _warning("no pattern of transfer.allowed takes this target")
         if not self._has_server:
             return pj.PJSIP_SC_SERVICE_UNAVAILABLE, ()
         self._request, self._is_begun, self._is_decided, self._last_told = request, False, False, 0

@@ -583,6 +583,13 @@ def test_a_drain_stays_closed_when_the_engine_comes_back() -> None:
     assert exchange.ua.accepting is False
 
 
+def test_a_refused_caller_is_told_why_in_ascii() -> None:
+    exchange = Exchange()
+    exchange.ua.incoming("%E9%94%80")
+    (command,) = [each for each in exchange.ua.sent if isinstance(each, messages.Hangup)]
+    assert (command.sip_code, command.reason) == (404, "no route for user '?'")
+
+
 def test_a_refused_caller_is_told_nothing_of_the_inside() -> None:
     exchange = Exchange()
     exchange.source.full = EngineOverloaded(

@@ -239,6 +239,26 @@ async def test_bad_request(
 async def test_method_not_allowed_names_the_methods(api: RunningApi) -> None:
     answered = await api.ask("PUT", "/v1/calls/c1")
     assert answered.headers["Allow"] == "DELETE, GET, HEAD, PATCH"
+    assert answered.json["detail"].endswith("use DELETE, GET, HEAD, PATCH")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "next_step"),
+    [
+        ("GET", "/v1/calls/nobody", None, "GET /v1/calls lists"),
+        ("POST", GATHER, {"prompt": {"prompt_id": "p"}}, "GET /v1/prompts lists"),
+        ("POST", "/v1/calls/c1/transfer", {"to": BOB}, "add one to the configuration"),
+        ("POST", "/v1/calls/c1/record", {}, "set record.dir"),
+        ("POST", "/v1/calls/c1/relay", {"url": "wss://app.example.com/relay"}, "relay.allowed_hosts: add it"),
+        ("POST", GATHER, {"prompt": {"url": "http://10.0.0.1/a.wav"}}, "prompts.allowed_hosts: add it"),
+        ("POST", "/v1/admin/webhooks/crm/test", None, "GET /v1/admin/webhooks lists"),
+    ],
+)
+async def test_a_refusal_says_what_to_do_next(
+    api: RunningApi, method: str, path: str, body: Any, next_step: str
+) -> None:
+    answered = await api.ask(method, path, body)
+    assert next_step in answered.json["detail"]
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,8 @@ async def try_webhook(request: web.Request, _body: schemas.Empty) -> views.Webho
     context, name = request.app[CONTEXT], request.match_info["name"]
     webhooks, bus = context.webhooks, context.registry.events
     if name not in webhooks.endpoints:
-        raise WebhookNotFound(
-            f"no endpoint is called {name[:80]!r}{did_you_mean(name, webhooks.endpoints)}; GET /v1/admin/webhooks lists them all"
-        )
+        near = did_you_mean(name, webhooks.endpoints)
+        raise WebhookNotFound(f"no endpoint is called {name[:80]!r}{near}; GET /v1/admin/webhooks lists them all")
     event = bus.stamp(types.WebhookTest(webhook=name), id_=context.nodes.new_id("evt"))
     outcome = await webhooks.test(name, event)
     return views.WebhookTest(

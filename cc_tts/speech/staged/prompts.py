@@ -38,7 +38,6 @@ from cc_tts.errors import (
     PromptsFull,
     QuotaExceeded,
     TextTooLong,
-    did_you_mean,
 )
 from cc_tts.media import synthetic_label
 from cc_tts.processes.tasks import cancel_all

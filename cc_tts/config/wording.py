@@ -64,7 +64,7 @@ def none_of(message: str, kinds: Iterable[Any]) -> str:
     sent = invalid[1]
     values = [str(value) for each in kinds if get_origin(each) is Literal for value in get_args(each)]
     hint = did_you_mean(sent.strip("'"), values)
-    return f"{sent[:MAX_SHOWN_CHARS]} is none of {', '.join(filter(None, values))}{hint}"
+    return f"{sent[:MAX_SHOWN_CHARS]} is not one of {', '.join(filter(None, values))}{hint}"
 
 
 def types_at(kind: Any, names: Sequence[str]) -> list[Any]:

@@ -144,7 +144,7 @@ def with_one_model(config: Config, name: str = "") -> Config:
             raise ConfigError(f"--model {name[:80]}: there is no [tts.models.{name[:80]}] for the engine {engine}")
         return replace(config, tts=tts)
     if name not in models and (name or len(models) > 1):
-        wanted = f"{name[:80]!r} is none of them" if name else "there are several"
+        wanted = f"{name[:80]!r} is not one of them" if name else "there are several"
         raise ConfigError(f"a worker speaks with one model, and {wanted}: give --model with one of {', '.join(models)}")
     return replace(config, tts=of_model(tts, name or next(iter(models))))
 

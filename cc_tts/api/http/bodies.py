@@ -203,7 +203,7 @@ def _explained(message: str, kind: Any) -> ClientError:
         return MalformedRequest.about(FieldError(pointer_to(*names), in_words(what)))
     if (tag := _INVALID_TAG.fullmatch(what)) and (known := _tags(types_at(kind, names[:-1]))):
         sent = tag[1][:MAX_SHOWN_CHARS]
-        return Unprocessable.about(FieldError(pointer_to(*names), f"{sent} is none of {', '.join(known)}"))
+        return Unprocessable.about(FieldError(pointer_to(*names), f"{sent} is not one of {', '.join(known)}"))
     detail = none_of(what, types_at(kind, names)) or in_words(what)
     return Unprocessable.about(FieldError(pointer_to(*names), detail))
 

@@ -72,7 +72,7 @@ class RelayBegun(View, frozen=True, kw_only=True):
     },
 )
 async def start_relay(request: web.Request, body: Relay) -> RelayBegun:
-    """Have an application talk with the far side of a call; call.relay_ended is the last word on it."""
+    """Have an application talk with the far side of a call; call.relay_ended is its last event."""
     faults = []
     if relay_url(body.url) is None:
         faults.append(FieldError("/url", "a ws or wss URL without user, password and fragment"))

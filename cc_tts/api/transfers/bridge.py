@@ -51,7 +51,7 @@ def _shown(call_id: str, kept: KeptBridge) -> Bridged:
     },
 )
 async def bridge_calls(request: web.Request, body: Bridge) -> Bridged:
-    """Have two calls hear each other and get each other's keys; call.bridged tells of it."""
+    """Have two calls hear each other and get each other's keys; call.bridged follows."""
     call = call_of(request)
     other = another_call(request, body.call_id, "/call_id")
     wanted = bridge_to(
@@ -63,6 +63,6 @@ async def bridge_calls(request: web.Request, body: Bridge) -> Bridged:
 
 @ROUTES.add("POST", "/v1/calls/{id}/unbridge", scope="call", status=202, errors=ON_A_CALL)
 async def unbridge_calls(request: web.Request) -> Bridged:
-    """End the bridge of a call; both calls stay up. call.unbridged tells of it."""
+    """End the bridge of a call; both calls stay up. call.unbridged follows."""
     call = call_of(request)
     return _shown(call.id, call.bridge.ask_end())

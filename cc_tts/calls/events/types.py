@@ -307,8 +307,8 @@ class CallBridged(CallData, frozen=True, kw_only=True):
 
 
 class CallUnbridged(CallData, frozen=True, kw_only=True):
-    """A bridge is over, or could not be made: the last word on it, once for each of the two calls. The call itself goes on
-    unless its own end follows. `client_state` is that of the bridge, if it has one.
+    """A bridge is over, or could not be made. It is the last event of the bridge, and comes once for each of the two calls.
+    The call itself goes on unless its own end follows. `client_state` is that of the bridge, if it has one.
     """
 
     type: ClassVar[str] = "call.unbridged"
@@ -330,8 +330,8 @@ class CallRelayStarted(CallData, frozen=True, kw_only=True):
 
 
 class CallRelayEnded(CallData, frozen=True, kw_only=True):
-    """A relay is over: the last word on it, once. What it was to be followed by follows: the end of the call, or nothing.
-    `client_state` is that of the relay, if it has one.
+    """A relay is over. It is the last event of the relay, and comes once. What `then` of the relay says follows: the end of
+    the call, or nothing. `client_state` is that of the relay, if it has one.
     """
 
     type: ClassVar[str] = "call.relay_ended"
@@ -340,8 +340,8 @@ class CallRelayEnded(CallData, frozen=True, kw_only=True):
         RelayCause,
         Meta(
             description="`completed`: the application sent `end`; `closed`: it closed the connection; `unreachable`: it "
-            "took none; `lost`: the connection broke; `silent`: it said nothing; `stopped`: by DELETE; `call_ended`; "
-            "`server_restarted`: before the call was answered, or it could not go on."
+            "did not take the connection; `lost`: the connection broke; `silent`: it said nothing; `stopped`: by DELETE; "
+            "`call_ended`; `server_restarted`: before the call was answered, or it could not go on."
         ),
     ]
     handoff_data: Annotated[
@@ -350,8 +350,8 @@ class CallRelayEnded(CallData, frozen=True, kw_only=True):
 
 
 class CallRecording(CallData, frozen=True, kw_only=True):
-    """A recording goes on. `saved` and `failed` are its last word, after which nothing more is recorded; it may come after
-    `call.terminated`. `client_state` is that of the recording, if it has one.
+    """The state of a recording has changed. The last one is `saved` or `failed`, and may come after `call.terminated`.
+    `client_state` is that of the recording, if it has one.
     """
 
     type: ClassVar[str] = "call.recording"
@@ -363,20 +363,20 @@ class CallRecording(CallData, frozen=True, kw_only=True):
     reason: Annotated[
         str | None,
         Meta(
-            description="Of `paused` and `resumed` what did it, `request` or `gather` (a sensitive one); of the last word "
+            description="Of `paused` and `resumed` what did it, `request` or `gather` (a sensitive one); of the last state "
             "`stopped`, `key`, `max_duration`, `silence`, `call_ended`, `user_agent_died`, `recovered` (completed after "
             "a crash), `consent_refused`, `no_consent`, `disk_full`, `storage_error`."
         ),
     ]
     consent: Annotated[Consent, Meta(description="Whether the caller has agreed, as far as the client said.")]
-    duration_ms: Annotated[int | UnsetType, Meta(description="Of the file; with the last word.")] = UNSET
-    bytes: Annotated[int | UnsetType, Meta(description="Of the file; with the last word.")] = UNSET
+    duration_ms: Annotated[int | UnsetType, Meta(description="Of the file; with the last state.")] = UNSET
+    bytes: Annotated[int | UnsetType, Meta(description="Of the file; with the last state.")] = UNSET
     lost_ms: Annotated[
         int | UnsetType,
-        Meta(description="Silence in place of audio that the disk was too slow for; with the last word."),
+        Meta(description="Silence in place of audio that the disk was too slow for; with the last state."),
     ] = UNSET
     gaps: Annotated[
-        tuple[Gap, ...] | UnsetType, Meta(description="Where that silence is in the file; with the last word.")
+        tuple[Gap, ...] | UnsetType, Meta(description="Where that silence is in the file; with the last state.")
     ] = UNSET
 
 

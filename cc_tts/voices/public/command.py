@@ -151,7 +151,7 @@ def _chosen(name: str, found: Sequence[PublicVoice], *, is_sure: bool) -> Public
         return found[int(answer) - 1]
     by_name = [each for each in found if answer in (each.name, *each.also_called)]
     if not by_name:
-        raise ConfigError(f"{answer[:80]!r} is none of them; nothing was fetched")
+        raise ConfigError(f"{answer[:80]!r} is not one of them; nothing was fetched")
     return by_name[0]
 
 

@@ -49,7 +49,7 @@ async def test_openai_for_python(server: Server, clients: Path, tmp_path: Path) 
     assert (voice["status"], voice["param"]) == (422, "voice")
     assert "no voice is called 'nobody'" in voice["shown"]
     assert "letter" in words["shown"]
-    assert "'wma' is none of mp3" in kind["shown"]
+    assert "'wma' is not one of mp3" in kind["shown"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/plugs.md"])

@@ -73,22 +73,26 @@ def test_the_pointer_names_the_fault(body: bytes, kind: type[ClientError], point
         (b'{"zzz": 1}', schemas.Ring, "/zzz: unknown field; known here: client_state, early_media"),
         (b'{"zzz": 1}', schemas.Empty, "/zzz: unknown field; known here: none"),
         (b'{"x": [{"yy": 1}]}', Outer, "/x/0/yy: unknown field, did you mean y?"),
-        (b'{"queue": "repalce"}', schemas.Speak, "/queue: 'repalce' is none of append, replace, did you mean replace?"),
-        (b'{"scope": "everything"}', schemas.Stop, "/scope: 'everything' is none of current, all"),
+        (
+            b'{"queue": "repalce"}',
+            schemas.Speak,
+            "/queue: 'repalce' is not one of append, replace, did you mean replace?",
+        ),
+        (b'{"scope": "everything"}', schemas.Stop, "/scope: 'everything' is not one of current, all"),
         (
             b'{"input": "hi", "response_format": "mp4"}',
             AudioSpeech,
-            "/response_format: 'mp4' is none of mp3, opus, aac, flac, wav, pcm, ulaw, alaw, did you mean mp3?",
+            "/response_format: 'mp4' is not one of mp3, opus, aac, flac, wav, pcm, ulaw, alaw, did you mean mp3?",
         ),
         (
             b'{"input": "hi", "sample_rate_hz": 8001}',
             AudioSpeech,
-            "/sample_rate_hz: 8001 is none of 8000, 16000, 22050, 24000, 44100, 48000, did you mean 8000?",
+            "/sample_rate_hz: 8001 is not one of 8000, 16000, 22050, 24000, 44100, 48000, did you mean 8000?",
         ),
         (
             b'{"to": "sip:x@h", "speak": {"text": "hi", "queue": "x"}}',
             calls.Originate,
-            "/speak/queue: 'x' is none of append, replace",
+            "/speak/queue: 'x' is not one of append, replace",
         ),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_prefix_belongs_to_one_trunk_of_each_tenant(one: list[str], other: lis
         (["routes.a.unanswered_greeting=Hi"], 'is for answer = "manual"'),
         (
             ['routes."7.1".then=hangs'],
-            "routes.7.1.then: 'hangs' is none of stay, hangup, transfer, did you mean hangup?",
+            "routes.7.1.then: 'hangs' is not one of stay, hangup, transfer, did you mean hangup?",
         ),
         (["routes.a.instructions=<|endofprompt|>"], "text without NUL and without <|"),
         (["routes.a.media_url=http://app"], "is not a URL of a WebSocket"),
@@ -101,8 +101,8 @@ def test_a_prefix_belongs_to_one_trunk_of_each_tenant(one: list[str], other: lis
         (["quality.interval_s=4"], "quality.interval_s is 0, or 5 to 3600"),
         (["quality.interval_s=30"], "quality.interval_s needs quality.collector"),
         (["log.json.deep=1"], "log.json"),
-        (['sip.transports=["UDP"]'], "sip.transports[0]: 'UDP' is none of udp, tcp, tls"),
-        (["routes.a.answer=later"], "routes.a.answer: 'later' is none of now, ring, manual"),
+        (['sip.transports=["UDP"]'], "sip.transports[0]: 'UDP' is not one of udp, tcp, tls"),
+        (["routes.a.answer=later"], "routes.a.answer: 'later' is not one of now, ring, manual"),
         (["routes.a.relay={url='wss://a/b', welcom_greeting='x'}"], "did you mean routes.a.relay.welcome_greeting?"),
         (["calls.barge_in_speech={min_speech=5}"], "did you mean calls.barge_in_speech.min_speech_ms?"),
         (
@@ -111,7 +111,10 @@ def test_a_prefix_belongs_to_one_trunk_of_each_tenant(one: list[str], other: lis
         ),
         (['http.tokens=["secret-one", {token="secret-two", tennant="a"}]'], "did you mean http.tokens[1].tenant?"),
         (['http.tokens=[{token="secret-one", tenant={name="a"}}]'], "http.tokens[0].tenant"),
-        (['http.tokens=[{token="secret-one", scopes=["reed"]}]'], "http.tokens[0].scopes[0]: 'reed' is none of read,"),
+        (
+            ['http.tokens=[{token="secret-one", scopes=["reed"]}]'],
+            "http.tokens[0].scopes[0]: 'reed' is not one of read,",
+        ),
         (['auth.users=[{username="a", password="secret-one", relm="x"}]'], "unknown key auth.users[0].relm"),
         (['auth.users=[{username="a", password="secret-one", realm="x"}]'], "did you mean auth.realm?"),
         (['http.tokens=["secret-one", {token="secret-one", scopes=["read"]}]'], "http.tokens[0] and http.tokens[1]"),

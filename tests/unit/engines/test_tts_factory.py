@@ -152,7 +152,7 @@ def test_a_worker_for_other_machines_speaks_with_one_model(tmp_path: Path) -> No
     wanted = config(models=two_models(tmp_path, devices=["cuda:2"]))
     for name, message in (
         ("", "there are several: give --model with one of v2, v3"),
-        ("v4", "'v4' is none of them"),
+        ("v4", "'v4' is not one of them"),
     ):
         with pytest.raises(ConfigError, match=message):
             with_one_model(wanted, name)

@@ -77,7 +77,7 @@ def output_of(request: web.Request, default: str) -> Output:
     """Return the audio format that a request asks for; raises ``Unprocessable``."""
     encoding, rate = request.query.get(_ENCODING.name, default), request.query.get(_RATE.name, "")
     if encoding not in ENCODINGS:
-        detail = f"{encoding[:40]!r} is none of {', '.join(ENCODINGS)}"
+        detail = f"{encoding[:40]!r} is not one of {', '.join(ENCODINGS)}"
         raise Unprocessable(detail, field_errors=[FieldError("/encoding", detail)])
     containers = CONTAINERS.get(encoding, ("none",))
     container = request.query.get(_CONTAINER.name) or containers[0]
@@ -90,6 +90,6 @@ def output_of(request: web.Request, default: str) -> Output:
     if rate:
         rate_hz = int(rate) if rate.isdecimal() and len(rate) < len("1000000") else 0
     if rate_hz not in rates_hz:
-        detail = f"{rate[:40]!r} is none of {', '.join(map(str, rates_hz))}"
+        detail = f"{rate[:40]!r} is not one of {', '.join(map(str, rates_hz))}"
         raise Unprocessable(detail, field_errors=[FieldError("/sample_rate", detail)])
     return Output(audio_format, rate_hz)

@@ -24,6 +24,7 @@ _URI: Final = re.compile(
 """``sip:user@host:port;parameters`` (RFC 3261 §19.1.1; ``#`` in the user is what PBXs send for feature codes)."""
 _PARTS: Final = re.compile(r"(sips?):(?:([^@]*)@)?(\[[^\]]*\]|[^:;?@]+)(?::([0-9*]+))?((?:;[^?]*)?)", re.IGNORECASE)
 _MADDR: Final = re.compile(r";\s*maddr\s*=\s*([^;?,>\s]*)", re.IGNORECASE)
+_TRANSPORT: Final = re.compile(r";\s*transport\s*=\s*\"?([^;?,>\s\"]*)", re.IGNORECASE)
 _HARMLESS: Final = frozenset({"transport", "user"})
 """Parameters that do not change the called party (RFC 3261 §19.1.1); ``maddr`` would send the request elsewhere."""
 _DEFAULT_PORTS: Final = {"sip": "5060", "sips": "5061"}
@@ -54,6 +55,11 @@ def uri_fault(uri: str) -> str | None:
 def maddrs_of(text: str) -> list[str]:
     """Return the values of ``maddr`` in a URI or a Via. Its name may be escaped."""
     return _MADDR.findall(unquote(text))
+
+
+def transports_of(text: str) -> set[str]:
+    """Return the values of ``transport`` in URIs, lower case. Its name may be escaped."""
+    return {each.lower() for each in _TRANSPORT.findall(unquote(text))}
 
 
 def may_be_host(text: str) -> bool:

@@ -419,7 +419,13 @@ async def test_a_response_whose_lines_end_in_a_bare_cr(server: Server) -> None:
         await hung_up(server, call_id, peer)
 
 
-@pytest.mark.parametrize("contact", ["<tel:+1>", "*", "tel:+1", "<mailto:a@b>", "<http://x>", "<sip:a@b>, <tel:+1>"])
+NO_LOOK_UP = "<sip:a@name.invalid;tr%61nsport=sctp>"
+"""PJSIP asserts that it looks up no name for this transport."""
+
+
+@pytest.mark.parametrize(
+    "contact", ["<tel:+1>", "*", "tel:+1", "<mailto:a@b>", "<http://x>", "<sip:a@b>, <tel:+1>", NO_LOOK_UP]
+)
 async def test_a_contact_that_is_no_sip_uri(server: Server, contact: str) -> None:
     async with RawPeer() as peer:
         call_id = await placed(server, peer)
@@ -439,7 +445,7 @@ async def test_a_record_route_that_is_no_sip_uri(server: Server) -> None:
         await peer.expect("ACK")
         await until(server, call_id, "established")
     async with RawCaller("silent", server.sip_port) as caller:
-        for line in ("Record-Route: <tel:+1>", "Contact: <tel:+1>", "m: *"):
+        for line in ("Record-Route: <tel:+1>", "Contact: <tel:+1>", "m: *", f"Contact: {NO_LOOK_UP}"):
             caller.send("INVITE", headers=f"{line}\r\n".encode(), body=HEAD + AUDIO)
             assert (await caller.final()).status == 400, line
             caller.ack()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from cc_tts.config.sip_uri import maddrs_of, may_be_host
+from cc_tts.config.sip_uri import maddrs_of, may_be_host, transports_of
 
 MAX_HEADERS: Final = 64  # unmeasured
 MAX_VALUE_CHARS: Final = 65_535
@@ -51,6 +51,8 @@ _EVENTS: Final = {"10": "*", "11": "#", "12": "A", "13": "B", "14": "C", "15": "
 DTMF_TYPES: Final = ("application/dtmf-relay", "application/dtmf")
 _UNWRITABLE: Final = re.compile(r"[:@]\[\]|;\s*hide\s*(?:[;=?>,]|$)", re.IGNORECASE)
 """PJSIP asserts that a URI which it writes has a host, and that a route with ``hide``, its own parameter, has ``lr``."""
+_NOT_LOOKED_UP: Final = frozenset({"dtls", "loop", "sctp"})
+"""PJSIP knows these transports, and asserts that it looks up no name for them."""
 _VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
 
 
@@ -109,7 +111,7 @@ def request_uri(message: str) -> str:
 
 
 def has_foreign_uri(message: str, *names: str) -> bool:
-    """Whether one of these headers holds anything but SIP URIs of a host that can be looked up."""
+    """Whether one of these headers holds anything but SIP URIs of a host and a transport that can be looked up."""
     return not all(map(_has_sip_uris, header_values(message, *names)))
 
 
@@ -120,6 +122,7 @@ def _has_sip_uris(value: str) -> bool:
         bool(uris)
         and all(uri and may_be_host(uri[1] or "") for uri in uris)
         and all(map(may_be_host, maddrs_of(value)))
+        and transports_of(value).isdisjoint(_NOT_LOOKED_UP)
     )
 
 

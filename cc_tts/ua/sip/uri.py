@@ -2,6 +2,7 @@
 
 import re
 from typing import Final
+from urllib.parse import unquote
 
 from cc_tts.ua.guard.limits import PeerList
 
@@ -68,4 +69,4 @@ def may_redirect(first: str, target: str, transports: tuple[str, ...]) -> bool:
 
 def _parameters(text: str) -> dict[str, str]:
     pairs = (part.partition("=") for part in text.split(";") if part)
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return {unquote(name).strip().lower(): unquote(value).strip() for name, _, value in pairs}

@@ -177,10 +177,13 @@ LONG = "a" * 243
 
 
 @pytest.mark.parametrize("name", ["Contact", "Record-Route"])
-def test_a_host_is_short_enough_to_be_looked_up(name: str) -> None:
+def test_a_host_can_be_looked_up(name: str) -> None:
     filtered = Filtered()
     for uri in (f"sip:a@{LONG}", f"sip:a@b;maddr={LONG}", f"sip:a@b;%6dADDR = {LONG}", f'sip:a@b;maddr="a;{LONG}"'):
         assert filtered.receive("INVITE", f"{name}: <{uri}>") == 400, uri
+    for transport in ("transport=sctp", "tr%61nsport=LOOP", "x;transport = dtls", 'transport="sctp"'):
+        assert filtered.receive("UPDATE", f"{name}: <sip:a@b;{transport}>", to_tag="ours") == 400, transport
+    assert filtered.receive("UPDATE", f"{name}: <sip:a@b;transport=ws>", to_tag="ours") == "passed"
     assert filtered.receive("INVITE", f"{name}: <sip:a@{LONG[1:]};maddr={LONG[1:]}>") == "passed"
 
 

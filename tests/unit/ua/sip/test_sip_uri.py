@@ -39,6 +39,7 @@ BOTH = ("udp", "tcp")
         ("SIPS:a@h", BOTH, "needs TLS"),
         ("sip:a@h;transport=tls", BOTH, "no transport 'tls'"),
         ("sip:a@h;Transport=ws", BOTH, "no transport 'ws'"),
+        ("sip:a@h;tr%61nsport=s%63tp", BOTH, "no transport 'sctp'"),
         ("sip:a@h;transport=tcp", ("udp",), "no transport 'tcp'"),
         ("sip:a@[2001:db8::1]:5060", BOTH, "IPv4 only"),
         ("sip:[::1]", BOTH, "IPv4 only"),

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ settings.load_profile("default")
 if not Path("/dev/nvidiactl").exists():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU; Triton asks when it is first imported
 
+# a shell has commands that it runs in the background ignore SIGINT, and their children inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # all modules stay: collections while they are imported free nothing, in two fifths of the time (measured)
 _passed = PassedTests()
 

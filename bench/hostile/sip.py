@@ -146,7 +146,8 @@ def address(rng: random.Random, sip: Sip) -> None:
             '"open <sip:x@y>',
             "sip:x@127.0.0.1:9;transport=tcp", "<sip:x@127.0.0.1?Replaces=a%3Bb&X=%00>", "<http://127.0.0.1/>",
             "<sip:%00%ff@127.0.0.1:9>", "<sip:x@127.0.0.1:9>, <sip:y@127.0.0.1:9>",
-            "<sip:" + "u" * 2000 + "@127.0.0.1:9>",
+            "<sip:" + "u" * 2000 + "@127.0.0.1:9>", f"<sip:x@{'h' * rng.choice((242, 243, 254, 300))}>",
+            "<sip:x@[]>", "<sip:127.0.0.1:9;hide>", "<sip:x@nowhere.invalid;tr%61nsport=sctp>",
             f"<sip:x@127.0.0.1:{rng.choice(LIMITS)}>;tag={rng.choice(WORDS)}", "<sip:x@127.0.0.1:9>;tag=;tag=2",
         )
     )  # fmt: skip

@@ -83,15 +83,15 @@ unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
 	$(BIN)/pytest -q -n auto $(NOT_SLOW) tests/unit tests/architecture
 
 test: $(DEVSTAMP) $(UASTAMP) ## everything but what is slow, as what waits for real timers; COMPLETE=1: that too, as CI does
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-asterisk test-quick
+	$(MAKE) --no-print-directory --jobs=2 test-asterisk test-quick
 	PYTEST=$(BIN)/pytest tests/run.sh -q -n 6 --dist worksteal --ignore=tests/unit --ignore=tests/architecture $(NOT_SLOW) --ignore-glob='*/test_asterisk*.py' --durations=25
 
 test-quick: # at a low priority, beside the tests with Asterisk
 	nice $(MAKE) --no-print-directory check
 	PYTEST=$(BIN)/pytest nice tests/run.sh -q -n auto $(NOT_SLOW) tests/unit tests/architecture
 
-test-asterisk: # they mostly wait, but not beside the others: what Asterisk records is compared frame by frame
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile -o cache_dir=.pytest_cache/asterisk tests/e2e/test_asterisk*.py
+test-asterisk: # they mostly wait, but not beside the others: what Asterisk records is compared frame by frame; their report is printed when they are over
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile -o cache_dir=.pytest_cache/asterisk tests/e2e/test_asterisk*.py >$(VENV)/test-asterisk.txt 2>&1; status=$$?; cat $(VENV)/test-asterisk.txt; exit $$status
 
 fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets; SEED=N: the same inputs again
 	[ -e build/fuzz/atheris ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/fuzz -r requirements/fuzz.txt

@@ -28,14 +28,17 @@ class TraceRing:
     def add(self, sip_call_id: str, message: TracedMessage) -> None:
         """Add a message; the dialogs that were silent for longest are forgotten first."""
         dialogs = self._calls if sip_call_id in self._calls else self._strangers
-        kept = dialogs.setdefault(sip_call_id, deque(maxlen=self._max_messages))
-        before = _num_bytes(kept)
+        kept = dialogs.setdefault(sip_call_id, deque())
+        num_bytes = before = _num_bytes(kept)
+        if len(kept) == self._max_messages:
+            num_bytes -= len(kept.popleft().text)
         kept.append(message)
-        while _num_bytes(kept) > MAX_CALL_BYTES and len(kept) > 1:
-            kept.popleft()
+        num_bytes += len(message.text)
+        while num_bytes > MAX_CALL_BYTES and len(kept) > 1:
+            num_bytes -= len(kept.popleft().text)
         if dialogs is self._calls:
             self._calls.move_to_end(sip_call_id)
-            self._count(_num_bytes(kept) - before)
+            self._count(num_bytes - before)
         elif len(self._strangers) > MAX_STRANGERS:
             self._strangers.popitem(last=False)
 

@@ -5,6 +5,7 @@ depends on how the library was built.
 """
 
 import ctypes
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -64,6 +65,21 @@ class String(ctypes.Structure):
 
     def __bytes__(self) -> bytes:
         return ctypes.string_at(_pointer_at(ctypes.addressof(self)), self.slen) if self.slen > 0 else b""
+
+
+class SocketAddress(ctypes.Structure):
+    """The C structure ``sockaddr_in`` (netinet/in.h)."""
+
+    _fields_ = (
+        ("family", ctypes.c_uint16),
+        ("port", ctypes.c_uint16),
+        ("address", ctypes.c_uint8 * 4),
+        ("zero", ctypes.c_uint8 * 8),
+    )
+
+    @property
+    def host(self) -> str:
+        return socket.inet_ntoa(bytes(self.address))
 
 
 def _pointer_at(address: int) -> int:

@@ -7,14 +7,13 @@ for here before PJSIP makes it.
 
 import ctypes
 import os
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from cc_tts.clock import Clock
 from cc_tts.ua.capacity import SOCKET_CLOSING_NS
-from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.c_library import CLibrary, SocketAddress
 
 IDLE_TIMEOUT_S: Final = 10
 """A connection that has sent no SIP message is closed after this time, as in the server build (``config_site.h``)."""
@@ -152,15 +151,10 @@ class Connections:
         if self._may_begin():
             return int(self._pass_accepted(listening, accepted, address, length))
         os.close(accepted)
-        self._on_refused(_host_at(address))
+        self._on_refused(SocketAddress.from_address(address).host)
         return 1  # go on to accept
 
     def _connect(self, factory: int, manager: int, endpoint: int, address: int, length: int, made: int) -> int:
         if self._may_begin():
             return int(self._pass_connect(factory, manager, endpoint, address, length, made))
         return _TOO_MANY
-
-
-def _host_at(address: int) -> str:
-    """Return the host of a ``sockaddr_in``."""
-    return socket.inet_ntoa(ctypes.string_at(address + 4, 4))

@@ -6,13 +6,12 @@ is read for a moment, as closing a connection with unread bytes would take the a
 """
 
 import ctypes
-import ipaddress
 import socket
 from collections.abc import Callable
 from typing import Final
 
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.c_library import CLibrary, SocketAddress
 from cc_tts.ua.messages import RefusedCause
 from cc_tts.ua.sip import forwarding
 from cc_tts.ua.sip import message as sip_message
@@ -27,7 +26,6 @@ _KIND_AT: Final = 80
 """A ``pjsip_transport`` has its kind and the far side's address here, behind its name, four pointers and three flags."""
 _UDP: Final = 1
 """This is ``PJSIP_TRANSPORT_UDP``, whose far side differs with each message."""
-_AF_INET: Final = 2
 READ_ON_NS: Final = 2_000 * NS_PER_MS
 """The time that the rest of the request may take; unmeasured."""
 
@@ -53,17 +51,6 @@ class _Selector(ctypes.Structure):
     """The C structure ``pjsip_tpselector`` (pjsip/sip_transport.h)."""
 
     _fields_ = (("kind", ctypes.c_int), ("no_reuse", ctypes.c_int), ("transport", ctypes.c_size_t))
-
-
-class _Remote(ctypes.Structure):
-    """The C structure ``sockaddr_in`` (netinet/in.h)."""
-
-    _fields_ = (
-        ("family", ctypes.c_uint16),
-        ("port", ctypes.c_uint16),
-        ("address", ctypes.c_uint8 * 4),
-        ("zero", ctypes.c_uint8 * 8),
-    )
 
 
 _OnDropped = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -143,17 +130,15 @@ class DroppedMessages:
         return length_at + ctypes.sizeof(ctypes.c_size_t) if is_as_expected else 0
 
     def _answer(self, transport: int, remote_at: int, head: str, *, is_cut: bool) -> None:
-        remote = _Remote.from_address(remote_at)
-        if remote.family != _AF_INET:
+        remote = SocketAddress.from_address(remote_at)
+        if remote.family != socket.AF_INET:
             return
-        host = self._library.source_host(
-            f"{ipaddress.IPv4Address(bytes(remote.address))}:{socket.ntohs(remote.port)}", head
-        )
+        host = self._library.source_host(f"{remote.host}:{socket.ntohs(remote.port)}", head)
         answer = answer_to(head, is_cut=is_cut, server=self._server)
         if self._may_answer("too_long" if is_cut else "malformed", host) and answer:
             selected = ctypes.byref(_Selector(_BY_TRANSPORT, 0, transport))
             kind = ctypes.c_long.from_address(transport + _KIND_AT).value
-            to = (remote_at, ctypes.sizeof(_Remote))
+            to = (remote_at, ctypes.sizeof(SocketAddress))
             self._send_raw(self._manager, kind, selected, None, answer, len(answer), *to, None, None)
 
     def _received(self, data_at: int) -> int:

@@ -138,3 +138,48 @@ async def test_one_source_has_its_own_limit() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", api.port, local_addr=("127.0.0.2", 0))
         await eventually(lambda: api.listener.num_connections == 5)
         writer.close()
+
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+ORIGINATE = b'{"to": "sip:x@h"}'
+
+
+@pytest.mark.parametrize("number", [1, 2, 20])
+async def test_a_client_that_ends_its_side_gets_the_responses_and_then_the_end(api: RunningApi, number: int) -> None:
+    async with api.connect() as (reader, writer):
+        writer.write(number * GET)
+        writer.write_eof()
+        assert (await closed(reader)).count(b"HTTP/1.1 200 OK") == number
+
+
+async def test_a_client_that_ends_its_side_during_a_request_gets_the_response() -> None:
+    async with running_api(make_config(request_timeout_s=5)) as api, api.connect() as (reader, writer):
+        api.registry.gate.clear()
+        writer.write(POST % (len(ORIGINATE), ORIGINATE))
+        await eventually(lambda: api.registry.requests)
+        writer.write_eof()
+        await asyncio.sleep(0.05)
+        api.registry.gate.set()
+        assert (await closed(reader)).startswith(b"HTTP/1.1 201 ")
+
+
+@pytest.mark.parametrize("sent", [b"", HALF, POST % (100, ORIGINATE), GET + HALF])
+async def test_a_client_that_ends_its_side_within_a_request_is_closed(api: RunningApi, sent: bytes) -> None:
+    async with asyncio.timeout(5), api.connect() as (reader, writer):
+        writer.write(sent)
+        writer.write_eof()
+        assert (await closed(reader)).count(b"HTTP/1.1 200 OK") == sent.count(GET)
+    assert not api.registry.requests
+
+
+@pytest.mark.parametrize("path", [b"/v1/events", b"/v1/audio/speech"])
+async def test_a_stream_ends_when_its_client_ends_its_side(api: RunningApi, path: bytes) -> None:
+    body = b'{"input": "one two three", "response_format": "pcm"}'
+    speech = POST.replace(b"/v1/calls", path) % (len(body), body)
+    events = GET.replace(b"/healthz", path).replace(b"\r\n\r\n", b"\r\nAccept: text/event-stream\r\n\r\n")
+    async with asyncio.timeout(5), api.connect() as (reader, writer):
+        writer.write(events if path == b"/v1/events" else speech)
+        writer.write_eof()
+        assert not (await closed(reader)).endswith(b"0\r\n\r\n"), "what is cut off must not look whole"
+    await eventually(lambda: not api.registry.events.num_subscribers)

@@ -102,6 +102,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
                 )
         except ConnectionError:
             log.debug("event_subscriber_gone")
+            abort(request)
         except Exception:  # the response has begun: there is no status left to give
             log.exception("event_subscriber_failed")
             abort(request)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from cc_tts import logs
 from cc_tts.api.http import problems
@@ -67,15 +67,23 @@ log = logs.get(__name__)
 
 
 class Connection(web.RequestHandler):
-    """One connection. It is idle until a whole request head has arrived, and again after the response."""
+    """One connection. It is idle until a whole request head has arrived, and again after the response.
 
-    __slots__ = ("_head_timer", "_listener", "idle_since_ns", "source")
+    ``is_half_closed``: the client has ended its side, and waits for the responses to whole requests. To a stream that is the
+    end, since nothing else would tell that the client has gone.
+    """
+
+    __slots__ = ("_head_timer", "_last_body", "_listener", "_num_ended", "idle_since_ns", "is_half_closed", "source")
 
     def __init__(self, listener: "Listener", server: web.Server, source: str) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **_OPTIONS)
         self._listener = listener
         self._head_timer: asyncio.TimerHandle | None = None
+        self._last_body: StreamReader | None = None
+        """The body of the last request, the only one that may be incomplete."""
+        self._num_ended = 0
         self.source = source
+        self.is_half_closed = False
         self.idle_since_ns: int | None = listener.now_ns()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -103,6 +111,15 @@ class Connection(web.RequestHandler):
         if self.idle_since_ns is not None and self._head_timer is None:
             self._await_head()
         super().data_received(data)
+        if self._messages:
+            self._last_body = self._messages[-1][1]
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp always closes
+        """Called by asyncio when the client has ended its side. Returns whether the connection stays open for responses."""
+        self.is_half_closed = (
+            self._num_left > 0 and not self._upgraded and self._last_body is not None and self._last_body.is_eof()
+        )
+        return self.is_half_closed
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """Called by aiohttp when the connection becomes a WebSocket; ``parser`` reads its frames."""
@@ -114,6 +131,14 @@ class Connection(web.RequestHandler):
 
     def request_ended(self) -> None:
         self.idle_since_ns = self._listener.now_ns()
+        self._num_ended += 1
+        if self.is_half_closed and not self._num_left:
+            self.close()
+
+    @property
+    def _num_left(self) -> int:
+        """The requests that have arrived, and whose responses are not ready."""
+        return self._request_count - self._num_ended
 
     def drop(self) -> None:
         if self.transport is not None:
@@ -258,8 +283,10 @@ def _listening(family: int, address: Any) -> socket.socket:
 
 
 def is_gone(request: web.BaseRequest) -> bool:
-    """Whether the client's connection is closed."""
-    return request.transport is None or request.transport.is_closing()
+    """Whether the client takes no more of a stream."""
+    if request.transport is None or request.transport.is_closing():
+        return True
+    return isinstance(request.protocol, Connection) and request.protocol.is_half_closed
 
 
 def abort(request: web.BaseRequest) -> None:

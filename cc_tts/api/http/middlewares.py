@@ -23,7 +23,7 @@ from aiohttp import web
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import auth, bodies, problems
-from cc_tts.api.http.connections import SERVER, Connection, is_gone
+from cc_tts.api.http.connections import SERVER, Connection, abort, is_gone
 from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
 from cc_tts.api.http.route import CALL_ID, WAS_THERE, Route
 from cc_tts.api.routes import about_unknown_path
@@ -113,6 +113,7 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = problems.response_for_http(error, asked, method=request.method)
     except Exception as error:  # the outermost layer
         if isinstance(error, ConnectionError) and is_gone(request):
+            abort(request)
             return web.Response(status=CLIENT_GONE_STATUS)
         log.exception("http_handler_failed", method=request.method)
         response = problems.internal_error(asked)

@@ -64,6 +64,7 @@ class SpeechResponse:
         except ConnectionError:
             self._speech.reason = CompletionCause.CANCELLED
             log.debug("speech_stream_client_gone")
+            abort(self._request)
         except TimeoutError:
             self._speech.reason = CompletionCause.CANCELLED
             log.info("speech_stream_reader_too_slow", limit_s=WRITE_TIMEOUT_S)

@@ -12,6 +12,7 @@ from aiohttp import WSMessage, WSMsgType, web
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api.calls import ON_A_CALL, call_of
+from cc_tts.api.http import bodies
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.media.connection import Connection, Frame, serve
@@ -141,7 +142,8 @@ class TextConnection(Connection[StreamMessage]):
             raise MalformedRequest("messages are JSON in text frames")
         try:
             frame = _decoded(message.data)
-        except UNREADABLE:
+            bodies.check_keys(message.data)
+        except (MalformedRequest, *UNREADABLE):
             self._message_id = _id_in(message.data)
             raise
         if isinstance(frame, Tokens):
@@ -207,7 +209,7 @@ def _decoded(data: str) -> FromClient:
 def _tokens_with_halves(data: str) -> Tokens:
     try:
         tokens = msgspec.convert(json.loads(data), Tokens)
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # also raised by a number of thousands of digits
         raise msgspec.DecodeError(str(error)) from None
     if isinstance(tokens.id, str) and _HALF.search(tokens.id) is not None:
         raise msgspec.DecodeError("half of a character in an id")

@@ -41,3 +41,25 @@ async def test_who_is_still_sending_too_long_a_message_is_told_the_bound(path: s
         await writer.drain()
         assert b"\x03\xf1a message may have " in await reader.readuntil(b"at most")
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/v1/calls/{id}/stream", '{"type": "tokens", "text": "One.", "text": "Two.", "id": 7}'),
+        ("/v1/calls/{id}/stream", '{"type": "tokens", "text": "One.", "te\\u0078t": "Two \\ud83d.", "id": 7}'),
+        ("/v1/calls/{id}/media?direction=talk", '{"type": "mark", "name": "a", "name": "b"}'),
+        ("/v1/text-to-speech/en-us/stream-input", '{"text": "One.", "text": "Two."}'),
+        ("/v1/speak?model=en-us", '{"type": "Speak", "text": "One.", "text": "Two."}'),
+        ("/v2/speak?model=en-us", '{"type": "Speak", "text": "One.", "text": "Two."}'),
+        ("/tts/websocket", '{"transcript": "One.", "transcript": "Two.", "voice": {"id": "en-us"}}'),
+        ("/v1/jambonz/stream?voice=en-us", '{"type": "stream", "text": "One.", "text": "Two."}'),
+    ],
+)
+async def test_a_key_that_comes_twice_is_refused_on_every_socket(path: str, message: str) -> None:
+    async with served("stream") as api, asyncio.timeout(10):
+        async with api.session.ws_connect(path.format(id=api.call.id)) as socket:
+            await socket.send_str(message)
+            while "comes twice" not in (told := await socket.receive_str()):
+                assert "audio" not in told
+        assert not api.call.utterances

@@ -86,6 +86,7 @@ async def test_scopes() -> None:
         ('{"type": "mark", "name": "a\\ud83d"}', "malformed"),
         ('{"type": "tokens", "text": "a\\ud83d", "id": "\\ud83d"}', "malformed"),
         ('{"type": "tokens", "text": "a\\ud83d"', "malformed"),
+        ('{"type": "tokens", "text": "a\\ud83d", "id": ' + "1" * 5000 + "}", "malformed"),
         ('{"type": "mark", "name": ""}', "malformed"),
         ('{"type": "start", "speed": 9}', "malformed"),
         ('{"type": "start", "instructions": "<|im_end|>"}', "malformed"),

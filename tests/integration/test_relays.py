@@ -205,6 +205,7 @@ async def test_digits_to_the_far_side() -> None:
         ('{"type":"play","source":"file:///etc/passwd"}', "http"),
         ('{"type":"text","token":' + "[" * 3000, "token"),
         ('{"type":"text","a":' + "[" * 3000, "deep"),
+        ('{"type":"text","token":"One.","token":"Two."}', "comes twice"),
     ],
 )
 async def test_messages_that_cannot_be_followed(message: str, word: str) -> None:

@@ -102,12 +102,27 @@ def decode(body: bytes, kind: type[T]) -> T:
     if not body:
         raise MalformedRequest("a body is needed")
     try:
-        decoded = msgspec.json.decode(mended(body), type=kind)
-        # msgspec takes the last of equal keys
-        json.loads(body, object_pairs_hook=_check_keys, parse_int=str, parse_float=str)
+        return parsed(body, kind)
     except UNREADABLE as error:
         raise explained(error, kind) from None
-    return decoded
+
+
+def parsed(encoded: bytes | str, kind: Any) -> Any:
+    """Return JSON as a ``kind``, with U+FFFD for each unpaired surrogate.
+
+    Raises:
+        MalformedRequest: a key comes twice.
+        The errors in :data:`UNREADABLE`: it is not JSON, or not of the right shape.
+    """
+    encoded = encoded.encode() if isinstance(encoded, str) else encoded
+    value = msgspec.json.decode(_mended(encoded), type=kind)
+    check_keys(encoded)
+    return value
+
+
+def check_keys(encoded: bytes | str) -> None:
+    """Refuse JSON in which a key comes twice; raises ``MalformedRequest``. msgspec takes the last of equal keys."""
+    json.loads(encoded, object_pairs_hook=_check_keys, parse_int=str, parse_float=str)
 
 
 def _check_keys(pairs: list[tuple[str, object]]) -> None:
@@ -138,7 +153,7 @@ def shaped(value: object, kind: type[T]) -> T:
         raise _explained(str(error), kind) from None
 
 
-def mended(encoded: bytes) -> bytes:
+def _mended(encoded: bytes) -> bytes:
     """Return JSON with U+FFFD for each unpaired surrogate; JavaScript leaves these when it cuts a string."""
     return _HALF_OF_CHARACTER.sub(_whole, encoded)
 

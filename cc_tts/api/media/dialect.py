@@ -2,10 +2,10 @@
 
 from typing import Annotated, Final
 
-import msgspec
 from msgspec import Meta
 
 from cc_tts.api.events.websocket import as_json
+from cc_tts.api.http import bodies
 from cc_tts.api.media.connection import Frame
 from cc_tts.calls.audio.messages import MediaMessage
 from cc_tts.ua.messages import AudioDirection
@@ -35,8 +35,6 @@ Command = TextCommand | bytes
 Item = MediaMessage | tuple[AudioDirection, bytes]
 """One item for a client: a message, or a frame of PCM."""
 
-_DECODER: Final = msgspec.json.Decoder(TextCommand)
-
 
 class Dialect:
     """The dialect of one client, here our own: binary messages are PCM, text messages JSON with a ``type``. Its methods
@@ -55,7 +53,7 @@ class Dialect:
 
     def read_text(self, text: str) -> Command | None:
         """Return the command in a text message; ``None`` if it has none."""
-        command: Command = _DECODER.decode(text)
+        command: Command = bodies.parsed(text, TextCommand)
         return command
 
     def read_binary(self, data: bytes) -> Command | None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta
 
+from cc_tts.api.http import bodies
 from cc_tts.api.media.dialect import ClearAudio, Command, Dialect, Item, MarkAudio, MarkName
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.messages import HEARD, FramesDropped, MediaDtmf, MediaMark, MediaMessage, MediaStart, MediaStop
@@ -49,7 +50,6 @@ class _ClearFrame(_Frame, tag="clear"):
     """The application takes back audio that was not played."""
 
 
-_DECODER: Final = msgspec.json.Decoder(_MediaFrame | _MarkFrame | _ClearFrame)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -76,7 +76,7 @@ class TwilioDialect(Dialect):
         return self._message(item)
 
     def read_text(self, text: str) -> Command | None:
-        frame = _DECODER.decode(text)
+        frame = bodies.parsed(text, _MediaFrame | _MarkFrame | _ClearFrame)
         if frame.stream_sid not in (None, "", self._stream_sid):  # of another stream; Twilio ignores it too
             return None
         match frame:

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-import msgspec
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from cc_tts import logs
@@ -178,7 +177,7 @@ class SpeechConnection(Connection[Message]):
             raise MalformedRequest("messages are JSON in text frames")
         self.current_id = ONLY
         # clients send the tokens of a model, which end anywhere
-        self.obey(msgspec.json.decode(bodies.mended(message.data.encode()), type=self.frames))
+        self.obey(bodies.parsed(message.data, self.frames))
         self._close_when_over()  # the message may have ended or interrupted the last context
 
     def refuse(self, error: CcTtsError) -> None:

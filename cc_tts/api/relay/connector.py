@@ -12,6 +12,7 @@ from typing import Final
 from aiohttp import WSCloseCode, WSMessage, WSMsgType
 
 from cc_tts import logs
+from cc_tts.api.http import bodies
 from cc_tts.api.media.client_socket import STOP_TIMEOUT_S, ClientSocket, dial
 from cc_tts.api.media.connection import Connection
 from cc_tts.calls.events.outbox import Outbox
@@ -51,7 +52,7 @@ class RelayConnection(Connection[messages.ToApplication]):
     def follow(self, message: WSMessage) -> None:
         if message.type is WSMsgType.BINARY:
             raise MalformedRequest("messages are JSON in text frames")
-        self._relay.take(messages.decode(message.data))
+        self._relay.take(bodies.parsed(message.data, self.frames))
 
     def refuse(self, error: CcTtsError) -> None:
         self._relay.refuse(error)

@@ -2,8 +2,6 @@
 application are ignored, since it may be written for another version.
 """
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
@@ -15,7 +13,6 @@ from cc_tts.config.sections.relay import Interruptible
 
 MAX_HANDOFF_CHARS: Final = 16_384  # unmeasured
 Tag = Annotated[str, Meta(max_length=35)]
-_HALF_ESCAPED: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class ToApplication(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename="camel"):
@@ -120,26 +117,3 @@ class End(FromApplication, frozen=True, kw_only=True, tag="end"):
 
 Message = Text | Play | SendDigits | Language | End
 """The messages that an application sends."""
-
-_decoder: Final = msgspec.json.Decoder(Message)
-
-
-def decode(data: str) -> Message:
-    """Decode a message. Halves of characters, which JavaScript leaves when it cuts strings, are dropped.
-
-    Raises:
-        msgspec.DecodeError: not JSON, or not of the right shape.
-    """
-    try:
-        message: Message = _decoder.decode(data)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:
-        if _HALF_ESCAPED.search(data) is None:
-            raise
-        try:
-            whole = json.dumps(json.loads(data), ensure_ascii=False).encode(errors="ignore")
-        except ValueError as error:  # also raised by a number of thousands of digits
-            raise msgspec.DecodeError(str(error)) from None
-        message = _decoder.decode(whole)
-    return message

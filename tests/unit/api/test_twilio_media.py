@@ -145,6 +145,11 @@ def test_what_cannot_be_read(text: str) -> None:
         TwilioDialect().read_text(text)
 
 
+def test_a_key_that_comes_twice_is_refused() -> None:
+    with pytest.raises(MalformedRequest, match="comes twice"):
+        TwilioDialect().read_text('{"event": "mark", "mark": {"name": "a", "name": "b"}}')
+
+
 @pytest.mark.parametrize("payload", ["%%%%", "abc", "ab cd"])
 def test_payloads_that_are_not_base64(payload: str) -> None:
     with pytest.raises(MalformedRequest):

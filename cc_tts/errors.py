@@ -220,16 +220,16 @@ class EnrolmentFailed(ServerError, code="enrolment_failed", title="The voice cou
     """The process that encodes the recording broke off or took too long, or the engine did not take the voice."""
 
 
-class VoiceNotStored(ServerError, code="voice_not_stored", title="The voice cannot be stored", http=500):
-    """``tts.voices_dir`` cannot be written."""
+class VoiceNotStored(ServerError, code="voice_not_stored", title="The voice cannot be stored", http=507):
+    """``tts.voices_dir`` cannot be written: it is read-only, or the disk is full."""
 
 
 class PromptsFull(ClientError, code="prompts_full", title="No more prompts can be staged", http=507):
     """``prompts.max_prompts`` or ``prompts.max_total_s`` is reached."""
 
 
-class PromptNotStored(ServerError, code="prompt_not_stored", title="The prompt cannot be stored", http=500, sip=500):
-    """``prompts.dir`` cannot be written."""
+class PromptNotStored(ServerError, code="prompt_not_stored", title="The prompt cannot be stored", http=507, sip=500):
+    """``prompts.dir`` cannot be written: it is read-only, or the disk is full. With ``ttl_s`` nothing is written."""
 
 
 class UrlNotAllowed(Forbidden, code="url_not_allowed", title="This URL may not be fetched"):
@@ -348,8 +348,8 @@ class LexiconMalformed(Unprocessable, code="lexicon_malformed", title="Lexicon t
     """The lexicon is not JSON or PLS of the right shape, or has an entry that cannot be used."""
 
 
-class LexiconNotStored(ServerError, code="lexicon_not_stored", title="The lexicon cannot be stored", http=500, sip=500):
-    """The folder of the lexicons cannot be written: the disk is full, for example."""
+class LexiconNotStored(ServerError, code="lexicon_not_stored", title="The lexicon cannot be stored", http=507, sip=500):
+    """``tts.lexicons_dir`` cannot be written: it is read-only, or the disk is full."""
 
 
 class RecordingOff(Unprocessable, code="recording_off", title="Nothing is recorded here", sip=488):

@@ -156,11 +156,16 @@ def _check_record(config: Config) -> list[str]:
             raise ConfigError(f"record.dir: {config.record.dir}: {error.strerror}") from None
         if not os.access(folder, os.W_OK | os.X_OK):
             raise ConfigError(f"record.dir: {config.record.dir} cannot be written")
+        free, least = shutil.disk_usage(folder).free, config.record.min_free_bytes
+        if free < least:
+            return [f"record.dir: {free} bytes are free; calls are not recorded below record.min_free_bytes ({least})"]
     return []
 
 
 def _check_files(config: Config) -> list[str]:
-    """Refuse files that nothing can be appended to, without making them, and a folder that is none."""
+    """Refuse files that nothing can be appended to, without making them, and a folder that is none. A folder of prompts or
+    lexicons may be read-only, as one that comes with an image is.
+    """
     if folder := config.prompts.dir:
         check_folder(Path(folder).expanduser())
     for key, name in (("accounting.file", config.accounting.file), ("webhooks.file", config.webhooks.file)):
@@ -169,10 +174,17 @@ def _check_files(config: Config) -> list[str]:
     journal = Path(config.webhooks.file).expanduser() if config.webhooks.file else None
     if journal and journal.exists() and not journal.is_file():
         raise ConfigError(f"webhooks.file: {journal} is no file")  # a pipe would be read for ever
+    warnings = [
+        f"{key}: {folder} cannot be written: what is there is used, and requests that would change it get 507"
+        for key, folder in (("prompts.dir", config.prompts.dir), ("tts.lexicons_dir", config.tts.lexicons_dir))
+        if folder and (path := Path(folder).expanduser()).is_dir() and not os.access(path, os.W_OK | os.X_OK)
+    ]
     command = config.record.on_saved
     if command and shutil.which(command[0]) is None:
-        return [f"record.on_saved: {command[0]} is no program of this machine: recordings would not be handed on"]
-    return []
+        warnings.append(
+            f"record.on_saved: {command[0]} is no program of this machine: recordings would not be handed on"
+        )
+    return warnings
 
 
 def _why_not_appended(path: Path) -> str:

@@ -136,7 +136,7 @@ def replacements_in(
 
 def _read_all(folder: Path) -> dict[str, CompiledLexicon]:
     if not folder.is_dir():
-        raise ConfigError(f"tts.lexicons_dir: {folder} is not a folder")
+        raise ConfigError(f"tts.lexicons_dir: {folder} is not a folder; make it, or leave the key empty")
     paths = [path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES and _NAME.fullmatch(path.stem)]
     return {path.stem: _read(path) for path in paths}
 

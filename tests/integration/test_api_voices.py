@@ -357,7 +357,7 @@ async def test_a_folder_that_cannot_be_written_is_told(served: Served, monkeypat
 
     monkeypatch.setattr("cc_tts.atomic_file.write", full)
     status, problem = await send(served[0])
-    assert (status, problem["code"]) == (500, "voice_not_stored")
+    assert (status, problem["code"]) == (507, "voice_not_stored")
     assert files_in(served[2]) == []
 
 

@@ -171,6 +171,22 @@ def test_check_config_prints_no_secret(tmp_path: Path, capsys: pytest.CaptureFix
     assert "a-secret-token" not in out
 
 
+def test_folders_that_cannot_be_written_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ["prompts.dir", "tts.lexicons_dir", "record.dir"]
+    settings = [word for key in keys for word in ("--set", f"{key}={tmp_path}")]
+    command = ["check-config", "--set", f"record.min_free_bytes={1 << 50}", *settings]
+    assert cli.main(command) == 0
+    (warning,) = [each for each in capsys.readouterr().err.splitlines() if str(tmp_path) in each or "record." in each]
+    assert "bytes are free; calls are not recorded below record.min_free_bytes" in warning
+    monkeypatch.setattr("cc_tts.startup.os.access", lambda _path, _mode: False)
+    assert cli.main([*command, "--set", "record.dir="]) == 0
+    warnings = [each for each in capsys.readouterr().err.splitlines() if str(tmp_path) in each]
+    assert [each.split(": ")[1] for each in warnings] == keys[:2]
+    assert all("cannot be written" in each for each in warnings)
+
+
 def test_call_is_handed_to_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[object] = []
     monkeypatch.setattr("os.execv", lambda path, argv: given.extend((path, argv)))

@@ -212,7 +212,8 @@ class OwnVoices:
             await asyncio.to_thread(change, *arguments)
         except (ConfigError, OSError) as error:
             log.error("voice_not_stored", detail=str(error))
-            raise VoiceNotStored("tts.voices_dir cannot be written") from None
+            why = error.strerror if isinstance(error, OSError) else error.detail
+            raise VoiceNotStored(f"tts.voices_dir cannot be written: {why}") from None
 
 
 def missing_for_enrolment(tts: TtsConfig) -> str:

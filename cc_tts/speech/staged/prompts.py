@@ -320,7 +320,8 @@ class StagedPrompts:
             await asyncio.to_thread(change)
         except OSError as error:
             log.error("prompt_not_stored", reason=error.strerror)
-            raise PromptNotStored(f"prompts.dir cannot be written: {error.strerror}") from None
+            hint = "; a prompt with ttl_s is kept in memory alone" if writes else ""
+            raise PromptNotStored(f"prompts.dir cannot be written: {error.strerror}{hint}") from None
 
     # --- audio -------------------------------------------------------------------------------------------------------
 

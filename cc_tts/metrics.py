@@ -223,6 +223,11 @@ class Metrics:
         self.accounting_lost = counter(
             "cctts_accounting_lost_lines", "Accounting lines that could not be written in time."
         )
+        self.file_unwritable = gauge(
+            "cctts_file_unwritable",
+            "1 while the disk refuses what belongs into the file or folder of this key: lines wait, prompts are not cached.",
+            "key",
+        )
 
         # --- the control API
         self.http_requests = counter("cctts_http_requests", "Requests answered.", "method", "route", "status")

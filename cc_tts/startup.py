@@ -154,8 +154,6 @@ def _check_record(config: Config) -> list[str]:
             folder = RecordingStore(Path(config.record.dir).expanduser()).prepare("")
         except OSError as error:
             raise ConfigError(f"record.dir: {config.record.dir}: {error.strerror}") from None
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise ConfigError(f"record.dir: {config.record.dir} cannot be written")
         free, least = shutil.disk_usage(folder).free, config.record.min_free_bytes
         if free < least:
             return [f"record.dir: {free} bytes are free; calls are not recorded below record.min_free_bytes ({least})"]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import Gauge
+
 from cc_tts import atomic_file, logs
 from cc_tts.processes.tasks import cancel_all
 
@@ -27,7 +29,8 @@ log = logs.get(__name__)
 
 class LineWriter:
     """``name`` names the lines in the log. ``sync``: written lines survive a power cut. ``on_lost`` gets the number of lost
-    lines. ``anew`` is called before each write, and may return lines that replace the file's contents.
+    lines. ``unwritable`` is 1 while the file cannot be written. ``anew`` is called before each write, and may return lines
+    that replace the file's contents.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class LineWriter:
         mode: int = 0o600,
         sync: bool = False,
         on_lost: Callable[[int], object],
+        unwritable: Gauge,
         anew: Callable[[], Sequence[bytes] | None] = lambda: None,
     ) -> None:
         self._file = file
@@ -45,6 +49,7 @@ class LineWriter:
         self._mode = mode
         self._sync = sync
         self._on_lost = on_lost
+        self._unwritable = unwritable
         self._anew = anew
         self._waiting: deque[tuple[bytes, Callable[[], object]]] = deque()
         self._news = asyncio.Event()
@@ -113,7 +118,7 @@ class LineWriter:
             return
         if self._has_failed:
             log.info("lines_written_again", what=self._name)
-        self._has_failed = False
+        self._note(has_failed=False)
         self.num_lines = num + self.num_lines if anew is None else len(anew)
         for _, on_written in written:
             self._waiting.popleft()
@@ -122,8 +127,12 @@ class LineWriter:
     async def _failed(self, error: OSError) -> None:
         if not self._has_failed:
             log.error("lines_not_written", what=self._name, detail=error.strerror, consequence="they wait")
-        self._has_failed = True
+        self._note(has_failed=True)
         await asyncio.sleep(RETRY_INTERVAL_S)
+
+    def _note(self, *, has_failed: bool) -> None:
+        self._has_failed = has_failed
+        self._unwritable.set(has_failed)
 
     def _append(self, data: bytes) -> None:
         """Runs on: a thread."""

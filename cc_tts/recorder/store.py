@@ -9,6 +9,7 @@
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -44,9 +45,11 @@ class RecordingStore:
         return self.root / f"{_TENANT}{tenant}" if tenant else self.root
 
     def prepare(self, tenant: str) -> Path:
-        """Create the folder of a tenant; raises ``OSError``."""
+        """Create the folder of a tenant, and check that it can be written; raises ``OSError``."""
         folder = self.folder(tenant)
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "it cannot be written", str(folder))
         return folder
 
     def free_bytes(self) -> int:

@@ -222,13 +222,19 @@ class PromptFiles:
             key, prompt = next(iter(self._pending.items()))
             try:
                 await self._write(key, prompt)
-                self._is_failing = False
+                if self._is_failing:
+                    log.info("prompt_cache_written_again")
+                self._note(is_failing=False)
             except OSError as error:
                 if not self._is_failing:
                     log.warning("prompt_cache_write_failed", reason=error.strerror or str(error))
-                self._is_failing = True
+                self._note(is_failing=True)
             finally:
                 del self._pending[key]
+
+    def _note(self, *, is_failing: bool) -> None:
+        self._is_failing = is_failing
+        self._metrics.file_unwritable.labels(key="cache.disk_dir").set(is_failing)
 
     async def _write(self, key: str, prompt: CachedPrompt) -> None:
         data = await self._on_thread(to_file, key, prompt)

@@ -77,8 +77,16 @@ class AccountingLog:
         self._file = file
         self._node = node
         self._clock = clock or MonotonicClock()
-        lost = (metrics or Metrics()).accounting_lost
-        self._writer = LineWriter(file, "accounting", mode=FILE_MODE, on_lost=lost.inc) if file else None
+        self._writer: LineWriter | None = None
+        if file:
+            metrics = metrics or Metrics()
+            self._writer = LineWriter(
+                file,
+                "accounting",
+                mode=FILE_MODE,
+                on_lost=metrics.accounting_lost.inc,
+                unwritable=metrics.file_unwritable.labels(key="accounting.file"),
+            )
 
     async def start(self) -> None:
         """Begin to write; raises ``ConfigError`` if the file cannot be."""

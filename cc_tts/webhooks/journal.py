@@ -59,10 +59,16 @@ class Journal:
         self._file = file
         self._left: dict[str, bytes] = {}
         """The lines of unsettled events, by key."""
-        lost = metrics.webhooks_dropped.labels(reason="not_kept")
-        self._writer = (
-            LineWriter(file, "webhook_events", sync=True, on_lost=lost.inc, anew=self._compacted) if file else None
-        )
+        self._writer: LineWriter | None = None
+        if file:
+            self._writer = LineWriter(
+                file,
+                "webhook_events",
+                sync=True,
+                on_lost=metrics.webhooks_dropped.labels(reason="not_kept").inc,
+                unwritable=metrics.file_unwritable.labels(key="webhooks.file"),
+                anew=self._compacted,
+            )
 
     async def start(self) -> list[Kept]:
         """Begin; return the unsettled events of an earlier server. Raises ``ConfigError`` if the file cannot be used."""

@@ -153,16 +153,24 @@ class FullDisk:
 async def test_while_the_disk_is_full_lines_wait_and_then_come_once(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, disk = AccountingLog(file), FullDisk()
+    metrics, disk = Metrics(), FullDisk()
+    log = AccountingLog(file, metrics=metrics)
+
+    def is_unwritable() -> float | None:
+        return metrics.registry.get_sample_value("cctts_file_unwritable", {"key": "accounting.file"})
+
     await log.start()
+    assert is_unwritable() == 0
     log.add(line(0))
     await until_lines(1, file)
     monkeypatch.setattr(atomic_file, "os", disk)
     for number in range(1, 4):
         log.add(line(number))
     await eventually(lambda: disk.num_refused >= 2, timeout_s=WITHIN_S)
+    assert is_unwritable() == 1
     monkeypatch.setattr(atomic_file, "os", os)
     found = await until_lines(4, file)
+    await eventually(lambda: is_unwritable() == 0)
     assert [each["utterance_id"] for each in found] == ["u0", "u1", "u2", "u3"]
     await log.stop()
 

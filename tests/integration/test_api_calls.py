@@ -290,6 +290,16 @@ async def test_a_recording_that_is_not_on_the_disk_yet_is_known_and_cannot_be_re
         (await api.ask("DELETE", "/v1/recordings/r1")).check_problem(409, "wrong_state")
 
 
+async def test_nothing_is_recorded_into_a_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cc_tts.recorder.store.os.access", lambda _path, _mode: False)
+    record = RecordConfig(dir=str(tmp_path), min_free_bytes=0)
+    async with running_api(dataclasses.replace(make_config(), record=record)) as api:
+        api.registry.add("c1", answered=True)
+        (await api.ask("POST", "/v1/calls/c1/record", {})).check_problem(507, "recording_storage_full")
+
+
 async def test_stop_pause_resume(api: RunningApi) -> None:
     for number in range(3):
         await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi", "utterance_id": f"u{number}"})

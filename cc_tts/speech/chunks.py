@@ -10,8 +10,6 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.text.chunker import Chunking
 from cc_tts.text.pronunciation.replacements import Replacement
 
-OVERLOAD_POLL_S: Final = 0.05  # unmeasured
-"""The interval of asking again while the engine takes nothing."""
 CHUNK_MS: Final = 200  # unmeasured
 """The longest chunk that is passed on at once: what one message to the UA process carries."""
 

@@ -9,16 +9,16 @@
 Runs on: the event loop.
 """
 
-import asyncio
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 
 from cc_tts.audio import AudioFormat
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.errors import EngineOverloaded, NothingToSay
+from cc_tts.errors import NothingToSay
 from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, in_pieces, marks_alone, now_ms
+from cc_tts.speech.admission import AdmittedStream
+from cc_tts.speech.chunks import ChunkStream, ReadyChunks, in_pieces, marks_alone, now_ms
 from cc_tts.speech.prompt import Content, MarkContent, Part, RefusedContent, SilenceContent, TextContent
 from cc_tts.text.characters import has_speech
 
@@ -40,7 +40,7 @@ class SequenceStream:
         self._parts = parts
         self._open_part = open_part
         self._format = audio_format
-        self._overload_wait_s = overload_wait_ms / 1000
+        self._overload_wait_ms = overload_wait_ms
         self._listener = ListenerClock()
         self._is_again = is_again
         self._is_cancelled = False
@@ -151,25 +151,19 @@ class SequenceStream:
 
     async def _opened(self, part: Content) -> AsyncIterator[SpeechChunk]:
         """Yield the chunks of a part. A full engine is asked again, and must speak in the end."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self._overload_wait_s
-        while True:
-            given, must_speak = False, loop.time() >= deadline_s
-            try:
-                self._stream = self._open_part(part, is_again=self._is_again, must_speak=must_speak)
-                self._is_again = True  # reset as soon as the stream gives a chunk
-                self._stream.set_buffered_ms(max(0.0, self._listener.left_ms(now_ms())))
-                async for chunk in self._stream:
-                    given, self._is_again = True, False
-                    yield chunk
-            except EngineOverloaded:
-                if given or must_speak:
-                    raise
-            else:
-                return
-            finally:
-                await self._close_part()
-            await asyncio.sleep(OVERLOAD_POLL_S)
+
+        def open_part(*, is_again: bool, must_speak: bool) -> ChunkStream:
+            stream = self._open_part(part, is_again=is_again, must_speak=must_speak)
+            stream.set_buffered_ms(max(0.0, self._listener.left_ms(now_ms())))
+            return stream
+
+        stream = self._stream = AdmittedStream(open_part, self._overload_wait_ms, is_again=self._is_again)
+        try:
+            async for chunk in stream:
+                self._is_again = False
+                yield chunk
+        finally:
+            await self._close_part()
 
     async def _close_part(self) -> None:
         stream, self._stream = self._stream, None

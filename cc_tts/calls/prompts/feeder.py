@@ -6,19 +6,19 @@ Runs on: the event loop.
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.speak_events import FIRST_CHUNK, SpeakEvents, TextPlace
 from cc_tts.calls.prompts.utterance import Utterance, UtteranceError
-from cc_tts.clock import ms_between
 from cc_tts.engines.speech_chunk import SpeechChunk
-from cc_tts.errors import EngineOverloaded, LanguageUnsupported, QuotaExceeded
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream
-from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
+from cc_tts.errors import LanguageUnsupported
+from cc_tts.speech.admission import AdmittedStream
+from cc_tts.speech.chunks import ChunkStream
+from cc_tts.speech.prompt import AudioContent, Content, IncrementalContent, SilenceContent
 from cc_tts.speech.timing.spans import close_span, extend_spans
-from cc_tts.tenants.quotas import Reservation
 from cc_tts.ua import messages
 
 
@@ -66,41 +66,27 @@ class Feeder:
         """Synthesise. While the engine, or the tenant's share of it, is full, wait for a bounded time; then use the fallback
         engine, if there is one. That a worker is full may only show once it was asked.
         """
-        wait_ms = self._services.config.tts.overload_wait_ms
-        begun_ns, fed_before_ms = self._services.clock.now_ns(), utterance.fed_ms
-        was_open = False
-        while self._bytes_left(utterance) > 0:
-            stream: ChunkStream | None = None
-            held = Reservation()
-            now_ns = self._services.clock.now_ns()
-            if (
-                self._buffered_ms() > 0 or not self._is_heard()
-            ):  # the prompt before is still heard, or the far side does not listen yet
-                begun_ns = now_ns
-            must_speak = ms_between(begun_ns, now_ns) >= wait_ms
-            try:
-                held = self._services.hold_stream(self._tenant, content)
-                with self._services.tenants.asking_engine(self._tenant):
-                    stream = self._services.source.open(
-                        content,
-                        rate_hz=self._format.rate_hz,
-                        call_id=self._call_id,
-                        utterance_id=utterance.id,
-                        is_again=was_open,
-                        must_speak=must_speak,
-                    )
-                    was_open = True
-                    await self._send(stream, utterance, spans=spans)
-            except (EngineOverloaded, QuotaExceeded):
-                if utterance.fed_ms > fed_before_ms or must_speak:
-                    raise
-            else:
-                return
-            finally:
-                held.release()
-                if stream is not None:
-                    await stream.cancel()
-            await asyncio.sleep(OVERLOAD_POLL_S)
+        if self._bytes_left(utterance) <= 0:
+            return
+        services = self._services
+        stream = AdmittedStream(
+            partial(
+                services.source.open,
+                content,
+                rate_hz=self._format.rate_hz,
+                call_id=self._call_id,
+                utterance_id=utterance.id,
+            ),
+            services.config.tts.overload_wait_ms,
+            hold=partial(services.hold_stream, self._tenant, content),
+            asking=partial(services.tenants.asking_engine, self._tenant),
+            is_early=lambda: self._buffered_ms() > 0 or not self._is_heard(),
+            reopens=not isinstance(content, AudioContent | IncrementalContent),
+        )
+        try:
+            await self._send(stream, utterance, spans=spans)
+        finally:
+            await stream.cancel()
 
     async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
         """Send chunks to the leg while it holds less than the window."""

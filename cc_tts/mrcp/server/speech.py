@@ -11,7 +11,7 @@ Runs on: the event loop.
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -27,11 +27,9 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CcTtsError,
     EngineFailed,
-    EngineOverloaded,
     LanguageUnsupported,
     MalformedRequest,
     NoAudio,
-    QuotaExceeded,
 )
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.messages import (
@@ -49,13 +47,14 @@ from cc_tts.mrcp.messages import (
 from cc_tts.mrcp.server.places import place_of
 from cc_tts.mrcp.server.voices import voice_of
 from cc_tts.processes.channel import Message
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream
+from cc_tts.speech.admission import AdmittedStream
+from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.prompt import Content, TextContent, text_of, with_texts
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.speech.timing.spans import ROUNDING_MS, SpokenSpan, close_span, extend_spans, offsets_ms
 from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
-from cc_tts.tenants.quotas import Reservation, TenantQuotas
+from cc_tts.tenants.quotas import TenantQuotas
 from cc_tts.text.characters import clean
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
 from cc_tts.tracing.span import CURRENT, Span
@@ -244,38 +243,25 @@ class MrcpSpeech:
         services, content = self._services, self._content
         assert content is not None
         begun_ns = services.clock.now_ns()
-        was_open = False
-        while True:
-            must_speak = ms_between(begun_ns, services.clock.now_ns()) >= services.config.tts.overload_wait_ms
-            held = Reservation()
-            stream: ChunkStream | None = None
-            try:
-                held = services.tenants.hold_stream(services.tenant, partial(services.source.utilisation, content))
-                with services.tenants.asking_engine(services.tenant):
-                    stream = services.source.open(
-                        content, rate_hz=self._format.rate_hz, is_again=was_open, must_speak=must_speak
-                    )
-                    was_open = True
-                    self._spans, self._num_marks, self._sent_ms = [], 0, 0.0
-                    self._from_ms = self._played_ms = from_ms
-                    await self._send_stream(stream, from_ms, begun_ns)
-            except (EngineOverloaded, QuotaExceeded):
-                if self._sent_ms or must_speak:
-                    raise
-            else:
-                return
-            finally:
-                held.release()
-                if stream is not None:
-                    await stream.cancel()
-            await asyncio.sleep(OVERLOAD_POLL_S)
+        self._spans, self._num_marks, self._sent_ms = [], 0, 0.0
+        self._from_ms = self._played_ms = from_ms
+        stream = AdmittedStream(
+            partial(services.source.open, content, rate_hz=self._format.rate_hz),
+            services.config.tts.overload_wait_ms,
+            hold=partial(services.tenants.hold_stream, services.tenant, partial(services.source.utilisation, content)),
+            asking=partial(services.tenants.asking_engine, services.tenant),
+            chunk_timeout_s=CHUNK_TIMEOUT_S,
+        )
+        try:
+            await self._send_stream(stream, from_ms, begun_ns)
+        finally:
+            await stream.cancel()
 
     async def _send_stream(self, stream: ChunkStream, from_ms: float, begun_ns: int) -> None:
-        chunks = aiter(stream)
         num_bytes = 0
         to_skip = self._format.bytes_for_ms(from_ms)
         limit_ms = self._opened.max_ms
-        while (chunk := await _next(chunks)) is not None:
+        async for chunk in stream:
             if chunk.refused_because:
                 raise LanguageUnsupported(chunk.refused_because)
             if not num_bytes and chunk.data and self._voice is not None and not from_ms:
@@ -337,14 +323,6 @@ class MrcpSpeech:
             reason="error" if self._error else reason,
             error=self._error,
         )
-
-
-async def _next(chunks: AsyncIterator[SpeechChunk]) -> SpeechChunk | None:
-    try:
-        async with asyncio.timeout(CHUNK_TIMEOUT_S):
-            return await anext(chunks, None)
-    except TimeoutError:
-        raise EngineFailed(f"no audio for {CHUNK_TIMEOUT_S:g} s") from None
 
 
 async def _end(task: asyncio.Task[None] | None) -> None:

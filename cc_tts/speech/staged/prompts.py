@@ -41,7 +41,8 @@ from cc_tts.errors import (
 )
 from cc_tts.media import synthetic_label
 from cc_tts.processes.tasks import cancel_all
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, in_pieces
+from cc_tts.speech.admission import OVERLOAD_POLL_S
+from cc_tts.speech.chunks import ChunkStream, in_pieces
 from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, UrlContent, text_of
 from cc_tts.speech.prompt_cache import as_cached
 from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
@@ -360,7 +361,7 @@ class StagedPrompts:
         self._on_ready(prompt)
 
     async def _synthesised(self, content: Content, tenant: str) -> CachedPrompt:
-        """Return the audio of words; waits for a full engine."""
+        """Return the audio of words; waits for a full engine, and begins anew where it refuses the rest: nobody listens."""
         until_ns = self._clock.now_ns() + round(MAKE_TIMEOUT_S * 1e9)
         while True:
             try:

@@ -17,13 +17,18 @@ from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.prompts.player import MAX_ON_LINE, PromptPlayer
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.calls.services import CallServices
+from cc_tts.clock import NS_PER_MS
 from cc_tts.config.schema import Config, PlayoutConfig
 from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
-from tests.fakes.fake_engine import FakeSource, Step, pcm
+from cc_tts.speech.admission import OVERLOAD_POLL_S
+from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
+from cc_tts.speech.prompt import Content, IncrementalContent, Prompt, TextContent, ToneContent
+from cc_tts.speech.source import SpeechSource
+from cc_tts.text.normalizer import Normalizer
+from tests.fakes.fake_engine import FakeEngine, FakeSource, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
 from tests.support.captured_logs import capture_logs
@@ -476,7 +481,7 @@ async def test_a_prompt_waits_as_long_as_its_caller_still_hears_the_one_before(
         if num_slept == 40:  # twice as long as it would wait in silence
             stage.source.open_error = None
 
-    _patch_sleep(monkeypatch, sleep)
+    _patch_sleep(monkeypatch, stage, sleep)
     stage.waits_for_engine(1000.0)
     stage.player.open_line(0)
     stage.say("before")
@@ -490,6 +495,24 @@ async def test_a_prompt_waits_as_long_as_its_caller_still_hears_the_one_before(
     assert num_slept == 40
 
 
+async def test_a_text_that_arrives_does_not_go_on_without_the_words_that_a_full_engine_refused(stage: Stage) -> None:
+    engine, tts = FakeEngine(), TtsConfig(overload_wait_ms=20)
+    stage.services.config = Config(playout=CONFIG.playout, tts=tts)
+    stage.services.source = SpeechSource(cast("Any", engine), Normalizer(), tts)
+    text = IncrementalText(stage.clock, segmenting=segmenting_of(tts), idle_timeout_s=10)
+    engine.error = EngineOverloaded("full")
+    stage.player.open_line(0)
+    stage.say(content=IncrementalContent(TextContent(""), text))
+    text.append("One two. ")
+    text.flush()
+    await asyncio.sleep(4 * OVERLOAD_POLL_S)
+    engine.error = None
+    text.append("Three.")
+    text.end()
+    await stage.play_all()
+    assert [(each.error.code if each.error else None) for each in stage.completed] == ["engine_overloaded"]
+
+
 async def test_the_fallback_speaks_when_the_engine_stays_full(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.source.has_fallback = True
     slept = await _overload(stage, monkeypatch, room_after=1000, says_so_late=False)
@@ -499,7 +522,7 @@ async def test_the_fallback_speaks_when_the_engine_stays_full(stage: Stage, monk
 
 
 async def test_a_prompt_that_waits_for_the_engine_can_be_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    _patch_sleep(monkeypatch, lambda _delay_s: asyncio.Event().wait())
+    _patch_sleep(monkeypatch, stage, lambda _delay_s: asyncio.Event().wait())
     stage.waits_for_engine(1000.0)
     stage.source.plans["one"] = [EngineOverloaded("full")]
     stage.player.open_line(0)
@@ -520,7 +543,7 @@ async def test_a_repetition_waits_for_the_engine_as_the_first_time_does(
         slept.append(delay_s)
 
     slept: list[float] = []
-    _patch_sleep(monkeypatch, pass_by)
+    _patch_sleep(monkeypatch, stage, pass_by)
     chunk, full = SpeechChunk(pcm(CHUNK_MS), "one"), EngineOverloaded("full")
     stage.waits_for_engine(1000.0)
     stage.source.plans = _Plans([[chunk], [full], [full], [chunk]])
@@ -542,8 +565,8 @@ class _Plans(dict[str, Sequence[Step]]):
         return self._plans.pop(0)
 
 
-def _patch_sleep(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], Awaitable[object]]) -> None:
-    """What the player does while it waits for room; the tests' own turns of the loop go on."""
+def _patch_sleep(monkeypatch: pytest.MonkeyPatch, stage: Stage, sleep: Callable[[float], Awaitable[object]]) -> None:
+    """What the player does while it waits for room, by the stage's clock; the tests' own turns of the loop go on."""
     real_sleep = asyncio.sleep
 
     async def instead(delay_s: float) -> None:
@@ -551,7 +574,8 @@ def _patch_sleep(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], Await
             await sleep(delay_s)
         await real_sleep(0)
 
-    monkeypatch.setattr("cc_tts.calls.prompts.player.asyncio.sleep", instead)
+    monkeypatch.setattr("cc_tts.speech.admission.asyncio.sleep", instead)
+    monkeypatch.setattr("cc_tts.speech.admission.now_ms", lambda: stage.clock.now_ns() / NS_PER_MS)
 
 
 async def _overload(
@@ -569,7 +593,7 @@ async def _overload(
             stage.source.open_error = None
             stage.source.plans.clear()
 
-    _patch_sleep(monkeypatch, sleep)
+    _patch_sleep(monkeypatch, stage, sleep)
     stage.waits_for_engine(1000.0)
     if says_so_late:
         stage.source.plans["one"] = [EngineOverloaded("full")]

@@ -57,8 +57,8 @@ from cc_tts.mrcp.server.client import MrcpProcess
 from cc_tts.processes import systemd, threads
 from cc_tts.processes.adoption import AskedChild
 from cc_tts.processes.tasks import first_of
-from cc_tts.speech.prompt_cache import engine_identity
-from cc_tts.speech.shared_synthesis import CachedSource
+from cc_tts.speech.cache.prompt_cache import engine_identity
+from cc_tts.speech.cache.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.tenants.accounting import AccountingLog
 from cc_tts.tenants.quotas import TenantQuotas

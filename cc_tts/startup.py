@@ -33,7 +33,7 @@ from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed, did_you_mean
 from cc_tts.metrics import Metrics
 from cc_tts.port_owner import Kind
 from cc_tts.recorder.store import RecordingStore
-from cc_tts.speech.prompt_files import PromptFiles
+from cc_tts.speech.cache.prompt_files import PromptFiles
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.staged.prompts import check_folder
 from cc_tts.text.normalizer import Normalizer

@@ -10,7 +10,7 @@
     sequence    marks · awaits_text · refused_because
 
 A chunk belongs to the stage that has read it, which fills in what it knows and hands on the same object. Where several
-read the same audio, each gets a copy (:mod:`cc_tts.speech.shared_synthesis`).
+read the same audio, each gets a copy (:mod:`cc_tts.speech.cache.shared_synthesis`).
 """
 
 from typing import Annotated

@@ -8,9 +8,9 @@ from typing import Final, Literal, Self
 import msgspec
 
 from cc_tts.config.schema import BargeInBySpeech
+from cc_tts.speech.cache.prompt_files import CachedPrompt
 from cc_tts.speech.incremental.audio import IncrementalAudio
 from cc_tts.speech.incremental.text import IncrementalText
-from cc_tts.speech.prompt_files import CachedPrompt
 from cc_tts.text.chunker import LOOK_BACK_CHARS
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan, state_of_whole
 from cc_tts.text.pronunciation.replacements import Replacement

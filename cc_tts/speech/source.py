@@ -32,6 +32,8 @@ from cc_tts.errors import (
 )
 from cc_tts.media import tones
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cache.prompt_cache import ready
+from cc_tts.speech.cache.shared_synthesis import CachedSource
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, ReadyChunks, SpokenPrompt, fixed
 from cc_tts.speech.incremental.audio import IncrementalAudioStream
 from cc_tts.speech.incremental.stream import IncrementalStream
@@ -54,9 +56,7 @@ from cc_tts.speech.prompt import (
     UrlContent,
     texts_of,
 )
-from cc_tts.speech.prompt_cache import ready
 from cc_tts.speech.sequence import SequenceStream
-from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.staged.urls import downloaded
 from cc_tts.speech.synthesis import Synthesis, TextHere
 from cc_tts.speech.voicing.levels import VoiceLevels

@@ -36,7 +36,7 @@ from cc_tts.mrcp.sip import sdp as mrcp_sdp
 from cc_tts.processes.channel import COMMON_MESSAGES, Decoder
 from cc_tts.softphone import sdp as softphone_sdp
 from cc_tts.softphone.rtp import packets, rtcp
-from cc_tts.speech import prompt_files
+from cc_tts.speech.cache import prompt_files
 from cc_tts.speech.incremental.text import IncrementalText, Segment
 from cc_tts.speech.prompt import texts_of
 from cc_tts.speech.ssml import from_ssml

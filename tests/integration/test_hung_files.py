@@ -11,8 +11,8 @@ import pytest
 
 from cc_tts.config.schema import CacheConfig
 from cc_tts.metrics import Metrics
-from cc_tts.speech import prompt_files
-from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt, PromptFiles
+from cc_tts.speech.cache import prompt_files
+from cc_tts.speech.cache.prompt_files import CachedChunk, CachedPrompt, PromptFiles
 from tests.fakes.running_api import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

@@ -13,9 +13,9 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cache.prompt_cache import engine_identity
+from cc_tts.speech.cache.shared_synthesis import CachedSource
 from cc_tts.speech.prompt import TextContent
-from cc_tts.speech.prompt_cache import engine_identity
-from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 

@@ -13,8 +13,8 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.media.levels import PEAK_DBFS, active_level_dbfs
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cache.shared_synthesis import CachedSource
 from cc_tts.speech.prompt import TextContent
-from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.text.normalizer import Normalizer

@@ -42,10 +42,10 @@ from cc_tts.errors import (
 from cc_tts.media import synthetic_label
 from cc_tts.processes.tasks import cancel_all
 from cc_tts.speech.admission import OVERLOAD_POLL_S
+from cc_tts.speech.cache.prompt_cache import as_cached
+from cc_tts.speech.cache.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.chunks import ChunkStream, in_pieces
 from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, UrlContent, text_of
-from cc_tts.speech.prompt_cache import as_cached
-from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.speech.staged import audio_file
 from cc_tts.speech.staged.urls import Outcome, UrlAudio

@@ -30,9 +30,9 @@ from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import CcTtsError, FetchFailed, UrlNotAllowed
 from cc_tts.processes.tasks import cancel_all
+from cc_tts.speech.cache.prompt_cache import ready
+from cc_tts.speech.cache.prompt_files import CachedPrompt
 from cc_tts.speech.prompt import Download, UrlContent
-from cc_tts.speech.prompt_cache import ready
-from cc_tts.speech.prompt_files import CachedPrompt
 
 MAX_AT_ONCE: Final = 16
 """The most downloads at the same time (unmeasured). Each holds a file of at most ``prompts.max_upload_bytes``."""

@@ -18,6 +18,7 @@ from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.traces import accounting_line
 from cc_tts.config.schema import CallsConfig, RouteConfig
 from cc_tts.errors import DisclosureFailed, EngineFailed, Unprocessable
+from cc_tts.speech.cache.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.prompt import (
     AudioContent,
     Disclosure,
@@ -28,7 +29,6 @@ from cc_tts.speech.prompt import (
     ToneContent,
     text_of,
 )
-from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from tests.fakes.exchange import Exchange
 from tests.fakes.virtual_loop import VirtualLoop
 

@@ -22,13 +22,13 @@ from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics
-from cc_tts.speech.chunks import ChunkStream, SpokenPrompt
-from cc_tts.speech.prompt import Prompt, TextContent
-from cc_tts.speech.prompt_cache import (
+from cc_tts.speech.cache.prompt_cache import (
     engine_identity,
     prompt_key,
 )
-from cc_tts.speech.shared_synthesis import MAX_UNATTENDED, UNATTENDED_BUFFERED_MS, CachedSource
+from cc_tts.speech.cache.shared_synthesis import MAX_UNATTENDED, UNATTENDED_BUFFERED_MS, CachedSource
+from cc_tts.speech.chunks import ChunkStream, SpokenPrompt
+from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer

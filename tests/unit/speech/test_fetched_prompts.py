@@ -9,8 +9,8 @@ from yarl import URL
 from cc_tts.audio import AudioFormat
 from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.errors import AudioUnreadable, FetchFailed, UrlNotAllowed
+from cc_tts.speech.cache.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.prompt import UrlContent
-from cc_tts.speech.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.staged import urls
 from cc_tts.speech.staged.urls import MAX_AT_A_HOST, Fetched, UrlAudio, downloaded
 from tests.fakes.fake_line import FakeClock

@@ -9,8 +9,8 @@ from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NoAudio
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cache.prompt_cache import as_cached
 from cc_tts.speech.prompt import TextContent
-from cc_tts.speech.prompt_cache import as_cached
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.synthesis import unsaid_part
 from cc_tts.text.normalizer import Normalizer

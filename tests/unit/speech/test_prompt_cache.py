@@ -16,9 +16,9 @@ from cc_tts import atomic_file
 from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
-from cc_tts.speech import prompt_files
-from cc_tts.speech.prompt_cache import MAX_KEYS_REMEMBERED, PromptCache
-from cc_tts.speech.prompt_files import (
+from cc_tts.speech.cache import prompt_files
+from cc_tts.speech.cache.prompt_cache import MAX_KEYS_REMEMBERED, PromptCache
+from cc_tts.speech.cache.prompt_files import (
     CachedChunk,
     CachedPrompt,
     PromptFiles,

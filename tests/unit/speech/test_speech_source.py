@@ -23,9 +23,9 @@ from cc_tts.errors import (
 )
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cache.shared_synthesis import CachedSource
 from cc_tts.speech.chunks import CHUNK_MS
 from cc_tts.speech.prompt import Content, PromptDefaults, SequenceContent, SilenceContent, TextContent, ToneContent
-from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.text.chunker import SLICE_CHARS

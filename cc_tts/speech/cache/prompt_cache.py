@@ -24,8 +24,8 @@ from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.config.sections.models import each_model
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cache.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
 from cc_tts.speech.chunks import ReadyChunks, SpokenPrompt
-from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
 from cc_tts.speech.staged.audio_file import amplified
 from cc_tts.voices.folder import files_in
 

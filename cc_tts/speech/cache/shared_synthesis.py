@@ -29,8 +29,8 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import ClientError
 from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cache.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt, Synthesise, now_ms
-from cc_tts.speech.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
 
 MAX_UNATTENDED: Final = 2  # unmeasured
 """The most prompts at once that are finished for the cache after all their listeners have left."""

@@ -191,12 +191,22 @@ def test_every_series_of_server_and_pool_is_on_the_dashboard() -> None:
 
 def test_the_operators_table_has_every_alert_with_its_severity() -> None:
     text = (ROOT / "docs/operators/observe.md").read_text(encoding="utf-8")
-    table = text.split("| alert | when | severity |\n| --- | --- | --- |\n", 1)[1].split("\n\n", 1)[0]
+    table = text.split("| alert | when | severity | first |\n| --- | --- | --- | --- |\n", 1)[1].split("\n\n", 1)[0]
     listed: dict[str, str] = {}
     for row in table.splitlines():
-        names, _, severities = (cell.strip() for cell in row.strip("|").split("|"))
+        names, _, severities, first = (cell.strip() for cell in row.strip("|").split("|"))
+        assert first, names
         listed |= dict(zip(names.split(", "), severities.split(", "), strict=True))
     assert listed == {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
+
+
+def test_log_lines_that_operators_are_told_about_exist() -> None:
+    text = (ROOT / "docs/operators/observe.md").read_text(encoding="utf-8")
+    table = text.split("| event | meaning |\n| --- | --- |\n", 1)[1].split("\n\n", 1)[0]
+    named = re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines()))
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "cc_tts").rglob("*.py"))
+    assert named
+    assert not [name for name in named if f'"{name}"' not in sources]
 
 
 def test_every_alert_says_what_to_do_and_is_tested() -> None:

@@ -35,6 +35,15 @@ def test_every_table_is_printed_somewhere() -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_tables_are_whole(path: Path) -> None:
+    """A line that ends a table too soon leaves its next row without a head."""
+    lines = re.sub(r"(?ms)^ *```.*?^ *```", "", path.read_text(encoding="utf-8")).splitlines()
+    for before, line, behind in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        if line.startswith("|") and not before.startswith("|"):
+            assert re.fullmatch(r"\|[\s:|-]+\|", behind), line
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
         if not target.startswith(("http://", "https://")):

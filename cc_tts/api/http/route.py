@@ -133,7 +133,7 @@ class RouteTable(list[Route]):
             _, *body = (parameter.annotation for parameter in signature.parameters.values())
             response = signature.return_annotation
             known: dict[str, Any] = {
-                "summary": (inspect.getdoc(handler) or "").removesuffix("."),
+                "summary": " ".join((handler.__doc__ or "").split()).removesuffix("."),
                 "tag": self.tag,
                 "mounts": self._mounts,
                 "operation_id": camel_case(handler.__name__),

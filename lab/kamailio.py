@@ -183,9 +183,9 @@ async def start_node(folder: Path, ports: Ports, **settings: str) -> Server:
 
 async def kill_node(node: Server) -> None:
     """Kill -9 of all that it consists of: nobody says goodbye."""
-    for pid in (ua_pid(node), node._child.pid):
+    for pid in (ua_pid(node), node.pid):
         os.kill(pid, signal.SIGKILL)
-    await node._child.wait(10.0)
+    await node.ended(10.0)
     await node.end()
 
 
@@ -199,10 +199,6 @@ class ProxiedCaller(RawCaller):
         self.rtp_port = 0
         """Where the answer says that media is sent from and taken."""
         self.status = 0
-
-    @property
-    def uri(self) -> str:
-        return self._uri
 
     async def __aenter__(self) -> Self:
         await self.ear.__aenter__()
@@ -237,7 +233,7 @@ class ProxiedCaller(RawCaller):
         assert contact is not None
         routes = re.findall(r"^Record-Route\s*:\s*(.*?)\r$", answer.text, re.MULTILINE | re.IGNORECASE)
         assert routes, answer.text
-        self._uri = contact.partition("<")[2].partition(">")[0]
+        self.uri = contact.partition("<")[2].partition(">")[0]
         self._route = "".join(f"Route: {route}\r\n" for route in reversed(routes)).encode()
 
     def ack(self, *, body: str = "", same_branch: bool = False) -> None:
@@ -246,9 +242,9 @@ class ProxiedCaller(RawCaller):
             super().ack(body=body)
             return
         text = (
-            f"ACK {self._uri} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};rport;branch={self._branch}\r\n"
-            f'From: "raw" <sip:raw@{HOST}>;tag={self._tag}\r\nTo: {self._to}\r\nCall-ID: {self.call_id}\r\n'
-            f"CSeq: {self._cseq} ACK\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+            f"ACK {self.uri} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};rport;branch={self._branch}\r\n"
+            f'From: "raw" <sip:raw@{HOST}>;tag={self._tag}\r\nTo: {self.to}\r\nCall-ID: {self.call_id}\r\n'
+            f"CSeq: {self.cseq} ACK\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
         )
         self.transmit(text.encode())
 

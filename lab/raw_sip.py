@@ -51,27 +51,21 @@ class RawCaller(UdpEndpoint):
         super().__init__(host=source, peer_port=port)
         number = next(_numbers)
         user, semicolon, parameters = user.partition(";")
-        self._uri = f"sip:{user}@{HOST}:{port}{semicolon}{parameters}"
-        self._to = f"<{self._uri.partition(';')[0]}>"
-        self._call_id = f"raw-{number}-{id(self):x}"
+        self.uri = f"sip:{user}@{HOST}:{port}{semicolon}{parameters}"
+        self.to = f"<{self.uri.partition(';')[0]}>"
+        """The value of To in the next request; it gets the tag of an answer."""
+        self.call_id = f"raw-{number}-{id(self):x}"
         self._tag = f"raw{number}"
-        self._received: asyncio.Queue[str] = asyncio.Queue()
-        self._cseq = 0
+        self.received: asyncio.Queue[str] = asyncio.Queue()
+        """Messages that no method here has read."""
+        self.cseq = 0
+        """The number of the last request."""
         self._awaited = 0  # CSeq of the request whose answer is waited for
         self._branch = ""
         self._route = b""  # Route lines, once a proxy has recorded itself
 
-    @property
-    def call_id(self) -> str:
-        return self._call_id
-
-    @property
-    def cseq(self) -> int:
-        """The number of the last request."""
-        return self._cseq
-
     def datagram_received(self, data: bytes, addr: object) -> None:
-        self._received.put_nowait(data.decode(errors="replace"))
+        self.received.put_nowait(data.decode(errors="replace"))
 
     def send(
         self,
@@ -85,16 +79,16 @@ class RawCaller(UdpEndpoint):
     ) -> None:
         """Send a request; ``headers`` are whole lines."""
         if cseq is None:
-            self._cseq += 1
-            cseq = self._cseq
+            self.cseq += 1
+            cseq = self.cseq
         if method != "ACK":
             self._awaited = cseq
         if method != "CANCEL":
-            self._branch = f"z9hG4bK{self._call_id}-{cseq}-{method}"
+            self._branch = f"z9hG4bK{self.call_id}-{cseq}-{method}"
         head = (
-            f"{method} {self._uri} SIP/2.0\r\n"
+            f"{method} {self.uri} SIP/2.0\r\n"
             f"Via: SIP/2.0/UDP {self.own};rport;branch={self._branch}\r\n"
-            f"To: {self._to}\r\nCall-ID: {self._call_id}\r\nCSeq: {cseq} {method}\r\n"
+            f"To: {self.to}\r\nCall-ID: {self.call_id}\r\nCSeq: {cseq} {method}\r\n"
             f"Contact: <sip:raw@{self.own}>\r\nMax-Forwards: 70\r\n"
         ).encode()
         sender = b"From: " + from_name + f" <sip:raw@{HOST}>;tag={self._tag}\r\n".encode()
@@ -117,14 +111,14 @@ class RawCaller(UdpEndpoint):
         """The next final answer to the last request, not one that is repeated. It is not acknowledged."""
         async with asyncio.timeout(timeout_s):
             while True:
-                text = await self._received.get()
+                text = await self.received.get()
                 if text.startswith("SIP/2.0 ") and not text.startswith("SIP/2.0 1"):
                     answer = Answer(text)
                     if (answer.header("CSeq") or "").partition(" ")[0] != str(self._awaited):
                         continue
                     to = answer.header("To")
                     if to is not None and ";tag=" in to:
-                        self._to = to
+                        self.to = to
                     return answer
 
     async def acknowledge(self, status: int) -> Answer:
@@ -146,7 +140,7 @@ class RawCaller(UdpEndpoint):
         """Wait for a request of the server, such as BYE or an INVITE, and answer it; ``body`` is SDP."""
         async with asyncio.timeout(timeout_s):
             while True:
-                text = await self._received.get()
+                text = await self.received.get()
                 if text.startswith(f"{method} "):
                     kind = f"Contact: <sip:raw@{self.own}>\r\nContent-Type: application/sdp\r\n" if body else ""
                     head = f"SIP/2.0 {status}\r\n{repeated(text)}{headers}{kind}Content-Length: {len(body)}"
@@ -156,22 +150,22 @@ class RawCaller(UdpEndpoint):
     async def left_unanswered(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
         """Wait for a request of the server and leave it without an answer."""
         async with asyncio.timeout(timeout_s):
-            while not (text := await self._received.get()).startswith(f"{method} "):
+            while not (text := await self.received.get()).startswith(f"{method} "):
                 pass
             return text
 
     def ack(self, *, body: str = "") -> None:
         """Acknowledge the last INVITE; ``body`` answers an offer in its 200."""
-        self.send("ACK", cseq=self._cseq, body=body)
+        self.send("ACK", cseq=self.cseq, body=body)
 
     async def challenges(self) -> list[str]:
         """Send an INVITE; returns what the 401 asks for, and forgets its tag, as the next INVITE is outside a dialog."""
-        before = self._to
+        before = self.to
         self.invite()
         answer = await self.final()
         assert answer.status == 401, answer.text
         self.ack()
-        self._to = before
+        self.to = before
         return answer.headers("WWW-Authenticate")
 
     async def bye(self) -> Answer:
@@ -217,24 +211,25 @@ class RawPeer(UdpEndpoint):
 
     def __init__(self) -> None:
         super().__init__()
-        self._received: asyncio.Queue[tuple[str, Address]] = asyncio.Queue()
-        self._sender: Address = ("", 0)
+        self.received: asyncio.Queue[tuple[str, Address]] = asyncio.Queue()
+        self.sender: Address = ("", 0)
+        """The source of the last request."""
         self._seen: set[tuple[str, str]] = set()
         self.request = ""
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
-        self._received.put_nowait((data.decode(errors="replace"), addr))
+        self.received.put_nowait((data.decode(errors="replace"), addr))
 
     async def expect(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
         """The next request of this kind, which :meth:`answer` will be for; not one that is repeated."""
         async with asyncio.timeout(timeout_s):
             while True:
-                text, sender = await self._received.get()
+                text, sender = await self.received.get()
                 branch = re.search(r";\s*branch=([^;\s,]+)", text)
                 name = (method, branch[1] if branch else "")
                 if text.startswith(f"{method} ") and name not in self._seen:
                     self._seen.add(name)
-                    self.request, self._sender = text, sender
+                    self.request, self.sender = text, sender
                     return text
 
     def answer(
@@ -255,7 +250,7 @@ class RawPeer(UdpEndpoint):
             body = SDP.format(port=rtp_port, formats=formats)
         if body:
             head += f"Content-Type: {content_type}\r\nContact: {contact or f'<sip:peer@{self.own}>'}\r\n"
-        self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
+        self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self.sender)
 
     async def take_bye(self) -> str:
         """Wait for a BYE, and answer it; returns the request."""
@@ -268,13 +263,13 @@ class RawPeer(UdpEndpoint):
         headers = dict(line.split(": ", 1) for line in repeated(self.request, tag=tag).splitlines())
         branch = f"z9hG4bK-{method}-{cseq}-{secrets.token_hex(8)}"
         head = (
-            f"{method} sip:{HOST}:{self._sender[1]} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};branch={branch}\r\n"
+            f"{method} sip:{HOST}:{self.sender[1]} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};branch={branch}\r\n"
             f"From: {headers['To']}\r\nTo: {headers['From']}\r\nCall-ID: {headers['Call-ID']}\r\nCSeq: {cseq} {method}\r\n"
             f"Contact: <sip:peer@{self.own}>\r\nMax-Forwards: 70\r\n"
         )
         if body:
             head += "Content-Type: application/sdp\r\n"
-        self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
+        self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self.sender)
         return branch
 
     async def request_inside(self, method: str, cseq: int, *, tag: str = "peer", body: str = "") -> str:
@@ -282,7 +277,7 @@ class RawPeer(UdpEndpoint):
         branch = self.send_inside(method, cseq, tag=tag, body=body)
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while True:
-                text, _ = await self._received.get()
+                text, _ = await self.received.get()
                 if text.startswith("SIP/2.0 ") and not text.startswith("SIP/2.0 1") and branch in text:
                     return text
 

@@ -257,8 +257,12 @@ class Server:
 
     async def start_another(self, **settings: str) -> None:
         """Start the process again, without waiting for it to be ready."""
+        self._child = await self.start_beside(**settings)
+
+    async def start_beside(self, **settings: str) -> Child:
+        """Start a second process with the same configuration but for ``settings``. The caller ends it."""
         environment = {**self._environment, **in_environment(settings)}
-        self._child = await Child.start(self._argv, log_path=self._child.log_path, env=environment)
+        return await Child.start(self._argv, log_path=self._child.log_path, env=environment)
 
     def share(self) -> None:
         """Several tests use it, one after another."""

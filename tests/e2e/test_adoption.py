@@ -318,17 +318,15 @@ async def test_a_call_is_one_servers_the_next_ones_that_starts_and_nobodys_with_
     async with server_with(tmp_path, **LONG_GRACE) as server:
         async with server.events() as log:
             call_id = await dialled(server, phone, log, "silent")
-            first, agent = server._child, ua_pid(server)
+            agent = ua_pid(server)
             server.signal(signal.SIGSTOP)
             try:
-                await server.start_another(http__port=str(free_ports()))
-                second = server._child
+                second = await server.start_beside(http__port=str(free_ports()))
                 assert await second.wait(TIMEOUT_S) == 1
                 (failed,) = entries(second.log, "cannot_start")
                 address = f"port {server.sip_port} of 127.0.0.1"
-                assert f"{address} is served by a running cc-tts, pid {first.pid}" in failed["detail"]
+                assert f"{address} is served by a running cc-tts, pid {server.pid}" in failed["detail"]
             finally:
-                server._child = first
                 server.signal(signal.SIGCONT)
             await until_readyz(server, 200)
             utterance_id = await speak(server, call_id, "Still here.")

@@ -218,7 +218,7 @@ async def test_a_node_without_a_line_and_one_that_is_drained_give_way_to_the_oth
         await heard_at_asterisk(pbx, "502-tts-2", numbering_plan()["routes__closed__greeting"], tmp_path)
         assert (await first.read(f"/v1/calls/{last['id']}"))["state"] == "established", "the call in progress goes on"
         await phone.hangup(call="last")
-        assert await first._child.wait(EXIT_TIMEOUT_S) == 0
+        assert await first.ended(EXIT_TIMEOUT_S) == 0
 
 
 async def test_a_call_that_we_place(first: Server, pbx: Asterisk, tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ def tone(payload_type: int, *, num_packets: int = 10_000) -> Iterator[bytes]:
         at = np.arange(index * PACKET, (index + 1) * PACKET)
         pcm = (10_000 * np.sin(2 * math.pi * TONE_HZ * at / 8_000)).astype("<i2").tobytes()
         if payload_type == G722:
-            yield others._transcoded(g711.ulaw_encode(pcm), "PCMU")
+            packet = ctypes.create_string_buffer(bytes([0x80, PCMU]) + bytes(10) + g711.ulaw_encode(pcm), 12 + PACKET)
+            others.change(ctypes.addressof(packet), len(packet))
+            yield packet.raw[12:]
         else:
             yield alaw_encode(pcm) if payload_type == PCMA else g711.ulaw_encode(pcm)
 

@@ -107,7 +107,7 @@ async def test_a_hangup_of_a_call_that_nobody_has_answered_yet_is_a_cancel_whate
 
 async def next_of(caller: RawCaller, status: int) -> Answer:
     while True:
-        text = await caller._received.get()
+        text = await caller.received.get()
         if text.startswith(f"SIP/2.0 {status} "):
             return Answer(text)
 

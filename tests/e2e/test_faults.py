@@ -109,29 +109,29 @@ async def test_sigterm_lets_a_prompt_end_and_a_second_one_ends_the_calls_at_once
             await phone.dial(server.uri("silent"), headers={"X-TTS-Text": text, "X-TTS-Then": "hangup"})
             await phone.dial(server.uri("long"), call="2")
             await log.several("speak.started", 2, timeout_s=15)
-            os.kill(server._child.pid, signal.SIGTERM)
+            server.signal(signal.SIGTERM)
             await log.wait("server.draining")
             complete = await log.wait("speak.complete", timeout_s=20)
             assert complete["data"]["completion_cause"] == "normal"
             assert complete["data"]["spoken_text"] == "This sentence is said to its very end."
             report = await phone.report(timeout_s=10)
             assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
-            assert server._child.returncode is None
-            os.kill(server._child.pid, signal.SIGTERM)
+            assert is_running(server.pid)
+            server.signal(signal.SIGTERM)
             await log.wait("speak.complete", completion_cause="call_ended")
             _, terminated = await log.several("call.terminated", 2)
         assert terminated["data"]["ending"] == {"result": "completed", "reason": "draining", "sip_code": 200}
         report = await phone.report(call="2", timeout_s=10)
         assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
-        assert await server._child.wait(EXIT_TIMEOUT_S) == 0
+        assert await server.ended(EXIT_TIMEOUT_S) == 0
 
 
 async def test_the_ua_process_ends_with_its_server(tmp_path: Path) -> None:
     server = await Server.start(tmp_path)
     try:
         child = ua_pid(server)
-        os.kill(server._child.pid, signal.SIGKILL)
-        await server._child.wait(EXIT_TIMEOUT_S)
+        server.signal(signal.SIGKILL)
+        await server.ended(EXIT_TIMEOUT_S)
         await until(lambda: not is_running(child), EXIT_TIMEOUT_S)
     finally:
         await server.end()

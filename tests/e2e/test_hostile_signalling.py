@@ -37,7 +37,7 @@ async def test_a_caller_cannot_make_the_server_call_somebody(server: Server) -> 
         caller.send("REFER", headers=f"Refer-To: <sip:victim@{victim.own}>\r\n".encode())
         assert (await caller.final()).status == 603
         await asyncio.sleep(0.5)  # time for an INVITE that must not come
-        assert victim._received.empty()
+        assert victim.received.empty()
         assert (await caller.bye()).status == 200
 
 
@@ -58,7 +58,7 @@ async def test_a_called_party_cannot_send_the_server_elsewhere(server: Server) -
         peer.answer("302 Moved Temporarily", headers=f"Contact: <sip:victim@{victim.own}>\r\n")
         await peer.expect("ACK")
         await log.wait("call.terminated")
-        assert victim._received.empty()
+        assert victim.received.empty()
 
 
 @pytest.mark.parametrize(

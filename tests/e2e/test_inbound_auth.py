@@ -96,7 +96,7 @@ async def test_the_right_password_is_good_for_one_call(locked: Server) -> None:
         assert (await caller.final()).status == 200, "the dialog is known"
         caller.ack()
         assert (await caller.bye()).status == 200
-        caller._to = f"<sip:silent@{HOST}>;tag=of-no-dialog"
+        caller.to = f"<sip:silent@{HOST}>;tag=of-no-dialog"
         caller.send("OPTIONS")
         assert (await caller.final()).status == 481
     replayed = await call(locked, line)
@@ -197,13 +197,13 @@ async def test_strangers_hear_nothing_and_allowed_peers_everything(lend: Lend) -
         async with RawCaller("silent", server.sip_port, source=STRANGER) as stranger:
             for method in ("INVITE", "OPTIONS", "REGISTER", "BYE", "CANCEL", "TELEPORT"):
                 stranger.send(method)
-            stranger._to += ";tag=guessed"
+            stranger.to += ";tag=guessed"
             for method in ("INVITE", "OPTIONS", "BYE"):
                 stranger.send(method)
             assert (await options(server.sip_port)).status == 200
             assert (await call(server)).status == 200
             await until_refused(server, "peer", before + 9)
-            assert stranger._received.empty()
+            assert stranger.received.empty()
         assert logged(server, "requests_refused")[0]["some_sources"] == [STRANGER]
         assert len(await server.calls()) == 1
 
@@ -233,7 +233,7 @@ async def test_one_source_cannot_take_what_others_need(lend: Lend) -> None:
         assert (await call(server, authorization(nonce, password=PASSWORD), source=FRIEND)).status == 200
         flooding.cancel()
         stranger.send("OPTIONS")
-        answers = [Answer(stranger._received.get_nowait()) for _ in range(stranger._received.qsize())]
+        answers = [Answer(stranger.received.get_nowait()) for _ in range(stranger.received.qsize())]
         codes = [answer.status for answer in answers]
         assert sent > 240
         assert set(codes) == {401, 405, 503}

@@ -194,7 +194,7 @@ async def test_a_drained_node_empties_without_losing_a_call(tmp_path: Path, phon
         report = await phone.report(timeout_s=5.0)
         assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
         assert (report["rtp"]["lost"], len(report["talkspurts"]) > 0) == (0, True)
-        assert await a._child.wait(10.0) == 0, "empty, it ends by itself"
+        assert await a.ended(10.0) == 0, "empty, it ends by itself"
         assert [(await caller.bye()).status for caller in callers] == [200] * NUM_LINES
         await until(lambda: "node down: sip:" in proxy.log, 5)
 

@@ -78,10 +78,10 @@ async def test_a_prack_that_acknowledges_nothing_gets_481_with_the_server_build(
     async with RawCaller("ring", server.sip_port) as caller:
         caller.send("INVITE", headers=b"Require: 100rel\r\n", body=PLAIN)
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            while not (text := await caller._received.get()).startswith("SIP/2.0 180"):
+            while not (text := await caller.received.get()).startswith("SIP/2.0 180"):
                 pass
         ringing = Answer(text)
-        caller._to = ringing.header("To") or ""
+        caller.to = ringing.header("To") or ""
         number = int(re.findall(r"\d+", ringing.header("RSeq") or "")[0])
         for acknowledged, status in ((number + 7, refused), (number, 200), (number, refused)):
             caller.send("PRACK", headers=f"RAck: {acknowledged} 1 INVITE\r\n".encode())

@@ -234,7 +234,7 @@ async def test_uris_that_pjsip_would_not_repeat_in_an_answer(server: Server) -> 
             with pytest.raises(TimeoutError):
                 await caller.final(0.3)
         async with RawCaller("silent", server.sip_port) as caller:
-            caller._to = "<sip:a@[]>"
+            caller.to = "<sip:a@[]>"
             caller.send(method)
             with contextlib.suppress(TimeoutError):  # the server build reads no such URI
                 assert (await caller.final(0.3)).status == 400
@@ -318,7 +318,7 @@ async def test_info_carries_keys_in_both_formats(server: Server) -> None:
         for kind, body in keys:
             caller.send("INFO", body=body, content_type=kind)
             assert (await caller.final()).status == 200, body
-        caller.send("INFO", body="1", content_type="application/dtmf", cseq=caller._cseq)
+        caller.send("INFO", body="1", content_type="application/dtmf", cseq=caller.cseq)
         assert (await caller.final()).status == 200, "sent again"
         told = [event["data"] for event in await log.several("call.dtmf", len(keys))]
         assert [data["digit"] for data in told] == list(keys.values())
@@ -412,7 +412,7 @@ async def test_a_response_whose_lines_end_in_a_bare_cr(server: Server) -> None:
         written = (
             f"SIP/2.0 299 x\r\n{repeated(peer.request)}Contact: <sip:peer@{peer.own}>\r\nContent-Length: 0\r\n\r\n"
         )
-        peer.transmit(written.replace("\r\n", "\r").encode(), peer._sender)
+        peer.transmit(written.replace("\r\n", "\r").encode(), peer.sender)
         await peer.expect("ACK")
         await log.wait("call.established")
         assert (await options(server.sip_port)).status == 200
@@ -432,7 +432,7 @@ async def test_a_contact_that_is_no_sip_uri(server: Server, contact: str) -> Non
         head = f"Contact: {contact}\r\nContent-Type: application/sdp\r\n"
         for status in ("183 Session Progress", "200 OK"):
             answered = f"SIP/2.0 {status}\r\n{repeated(peer.request, tag='peer')}{head}"
-            peer.transmit(f"{answered}Content-Length: {len(GOOD)}\r\n\r\n{GOOD}".encode(), peer._sender)
+            peer.transmit(f"{answered}Content-Length: {len(GOOD)}\r\n\r\n{GOOD}".encode(), peer.sender)
         await peer.expect("ACK")
         await until(server, call_id, "established")
         await hung_up(server, call_id, peer)
@@ -462,7 +462,7 @@ async def test_forks_with_useless_answers(server: Server, good_first: bool) -> N
         def answer(status: str, tag: str, sdp: str) -> None:
             head = f"Contact: <sip:{tag}@{peer.own}>\r\nContent-Type: application/sdp\r\n"
             text = f"SIP/2.0 {status}\r\n{repeated(peer.request, tag=tag)}{head}"
-            peer.transmit(f"{text}Content-Length: {len(sdp)}\r\n\r\n{sdp}".encode(), peer._sender)
+            peer.transmit(f"{text}Content-Length: {len(sdp)}\r\n\r\n{sdp}".encode(), peer.sender)
 
         for tag, sdp in branches:
             answer("183 Session Progress", tag, sdp)
@@ -697,7 +697,7 @@ async def test_another_scheme_is_416(server: Server) -> None:
     for uri in ("tel:+15551234", "TEL:15551234;phone-context=example.com"):
         for method in ("INVITE", "OPTIONS", "MESSAGE", "BYE"):
             async with RawCaller("silent", server.sip_port) as caller:
-                caller._uri = uri
+                caller.uri = uri
                 caller.send(method, body=HEAD + AUDIO if method == "INVITE" else "")
                 assert (await caller.final()).status == 416, (uri, method)
 

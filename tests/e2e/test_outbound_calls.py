@@ -189,7 +189,7 @@ async def next_invite(caller: RawCaller, timeout_s: float = 10.0) -> str:
         seen = caller.seen = set()  # type: ignore[attr-defined]
     async with asyncio.timeout(timeout_s):
         while True:
-            text = await caller._received.get()
+            text = await caller.received.get()
             cseq = re.search(r"^CSeq: (\d+ INVITE)\r$", text, re.MULTILINE)
             if text.startswith("INVITE ") and cseq is not None and cseq[1] not in seen:
                 seen.add(cseq[1])

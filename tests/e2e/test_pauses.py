@@ -48,7 +48,7 @@ async def test_a_pause_of_the_server_ends_no_call(
     async with server.events() as log:
         ua = ua_pid(server)
         call_id = await phone.establish(server.uri("silent"), log)
-        with paused(server._child.pid, *((ua,) if whole_container else ())):
+        with paused(server.pid, *((ua,) if whole_container else ())):
             await asyncio.sleep(HEARTBEAT_TIMEOUT_S + 2)
         await server.create(f"/v1/calls/{call_id}/speak", {"text": "Still here."})
         complete = await log.wait("speak.complete", timeout_s=NOTICE_TIMEOUT_S)
@@ -62,7 +62,7 @@ async def test_a_pause_of_the_server_ends_no_call(
 
 async def test_calls_are_refused_while_the_server_hangs(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as early:
-        with paused(server._child.pid):
+        with paused(server.pid):
             early.invite()  # before anybody has noticed
             await until_options(server, 503)
             answer = await early.final()

@@ -95,6 +95,7 @@ class Exchange:
         )
         self.registry = CallRegistry(self.services, connect_media or self._connect_media)
         self._subscription: Subscription = self.events.subscribe(max_queued=1_000_000)
+        self._seen: list[Event] = []
         self.opened.append(self)
 
     def use_clock(self, clock: Clock) -> None:
@@ -110,7 +111,9 @@ class Exchange:
 
     @property
     def seen(self) -> list[Event]:
-        return list(self._subscription._queue)
+        while self._subscription.has_queued:
+            self._seen.append(self._subscription.take())
+        return list(self._seen)
 
     def ended_as(self, call_id: str) -> tuple[str, str]:
         """The result of a call that is over, and why."""

@@ -21,6 +21,11 @@ class VirtualLoop:
     def module(self) -> Any:
         return SimpleNamespace(TimerHandle=asyncio.TimerHandle, get_running_loop=lambda: self)
 
+    @property
+    def num_due(self) -> int:
+        """The number of calls that time will make."""
+        return sum(not handle.cancelled for _, _, handle in self._due)
+
     def call_later(self, delay_s: float, action: Callable[..., None], *arguments: Any) -> "VirtualHandle":
         handle = VirtualHandle()
         self._due.append((self.now_ms + delay_s * 1000, partial(action, *arguments), handle))

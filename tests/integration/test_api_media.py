@@ -1,7 +1,9 @@
 """The media stream's socket: handshake, scopes, both ways, messages that cannot be followed, slow and dead clients."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
+from socket import SHUT_RDWR
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,6 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 
 from cc_tts.api.events import websocket
 from cc_tts.api.media import connection
-from cc_tts.calls.audio.messages import MediaPaused
-from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.config.schema import MediaConfig, TokenConfig
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, close_of, refusal, served, told
@@ -195,18 +195,14 @@ async def test_the_clients_own_pings_are_answered(api: Served) -> None:
         assert message.data == b"x"
 
 
-async def test_a_slow_client_loses_frames_and_is_told(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_client_loses_frames_and_is_told(api: Served) -> None:
     async with api.connect() as socket:
-        (stream,) = api.call.followers
-        assert isinstance(stream, MediaStream)
-        outbox: Any = stream._sink
-        for _ in range(60):  # 1.2 s at once
-            outbox.audio("in", sound(20))
-        outbox.message(MediaPaused(buffered_ms=1.0))
+        api.exchange.ua.audio(api.call.id, sound(1200))
+        api.exchange.ua.digit(api.call.id)
         dropped = await told(socket, "dropped")
         assert dropped["frames"] >= 10
         assert api.exchange.sample("cctts_call_audio_dropped_frames_total", where="client") >= dropped["frames"]
-        await told(socket, "paused")
+        await told(socket, "dtmf")
         while (message := await socket.receive()).type is WSMsgType.TEXT:
             assert message.json()["type"] == "dropped", "the last of them, told apart where the machine is busy"
         assert len(message.data) == FRAME_BYTES
@@ -216,13 +212,12 @@ async def test_a_client_that_takes_nothing_is_dropped(api: Served, monkeypatch: 
     monkeypatch.setattr(websocket, "SEND_TIMEOUT_S", 0.2)
     async with api.connect() as socket:
         await socket.receive()
-        (stream,) = api.call.followers
-        assert isinstance(stream, MediaStream)
-        outbox: Any = stream._sink
-        frame = bytes(60_000)
+        second = sound(1000)
         async with asyncio.timeout(20):
-            while api.call.followers:  # more than the buffers of both sockets hold
-                outbox.audio("in", frame)
+            for number in itertools.count():  # more than the buffers of both sockets hold
+                if not api.call.followers:
+                    break
+                api.exchange.ua.audio(api.call.id, second, at_ns=number * 10**9)
                 await asyncio.sleep(0)
     assert api.leg.directions == ()
 
@@ -231,9 +226,7 @@ async def test_a_client_that_is_gone_without_a_word(api: Served) -> None:
     async with api.connect("?direction=talk") as socket:
         await socket.send_bytes(sound(200))
         await told(socket, "speak.started")
-        assert socket._response.connection is not None
-        assert socket._response.connection.transport is not None
-        socket._response.connection.transport.abort()
+        socket.get_extra_info("socket").shutdown(SHUT_RDWR)
         await eventually(lambda: not api.call.followers)
     await eventually(lambda: not api.call.player.queue)
     (utterance,) = api.call.utterances.values()

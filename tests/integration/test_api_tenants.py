@@ -336,7 +336,7 @@ async def test_the_sockets_of_a_call(kind: str) -> None:
             await stack.enter_async_context(api.connect(headers=bearer(ACME_TOO)))
             assert len(api.call.followers) == 2
         await stack.aclose()
-        use = registry._services.tenants.use
+        use = api.exchange.services.tenants.use
         await eventually(lambda: use()["acme"].listeners == 0, timeout_s=100.0)
 
 

@@ -21,8 +21,8 @@ TIMEOUT_S = 10.0
 
 class Ends:
     def __init__(self) -> None:
-        self.ours, theirs = socket.socketpair()
-        self.child = ChildChannel(theirs, ())
+        self.ours, self.theirs = socket.socketpair()
+        self.child = ChildChannel(self.theirs, ())
         self.records: list[Record] = []
         self.closed: list[str] = []
         self.server: LoopChannel | None = None
@@ -140,7 +140,7 @@ async def test_closing_our_end_is_not_told(ends: Ends) -> None:
 
 async def test_garbage_closes_the_channel(ends: Ends) -> None:
     await ends.open()
-    ends.child._sock.sendall(b"\xff" * 64)
+    ends.theirs.sendall(b"\xff" * 64)
     await eventually(lambda: ends.closed)
     assert "broken" in ends.closed[0]
 

@@ -182,7 +182,7 @@ async def test_a_pool_without_a_ready_worker_is_not_ready(pool: Pool) -> None:
         status, answer = await pool.ask("GET", "/readyz", token="")
         assert (status, answer["detail"]) == (503, reason)
     pool.hosts.statuses = {}
-    await until(lambda: pool.state is not None and not pool.state._statuses)
+    await until(partial(is_because, pool, "no worker is ready: there is none"))
     assert (await pool.ask("GET", "/readyz", token=""))[1]["detail"] == "no worker is ready: there is none"
 
 
@@ -198,7 +198,7 @@ def of_pool(pool: Pool, **tts: Any) -> Config:
 async def test_a_command_waits_for_a_worker_of_the_pool(pool: Pool) -> None:
     starting = msgspec.structs.replace(SetHosts.ready("h-0"), state="starting")
     pool.hosts.statuses = {"h-0": starting}
-    await until(lambda: pool.state is not None and pool.state._statuses[0].state == "starting")
+    await until(partial(is_because, pool, "no worker is ready: 1 starting"))
     told: list[str] = []
     waiting = asyncio.create_task(startup.wait_for_pool(of_pool(pool), told.append))
     await until(lambda: len(told) > 1)
@@ -210,7 +210,7 @@ async def test_a_command_waits_for_a_worker_of_the_pool(pool: Pool) -> None:
 
 async def test_a_command_that_has_waited_long_enough_names_the_cause(pool: Pool) -> None:
     pool.hosts.statuses = {}
-    await until(lambda: pool.state is not None and not pool.state._statuses)
+    await until(partial(is_because, pool, "no worker is ready: there is none"))
     with pytest.raises(ProcessFailed, match="is not ready: no worker is ready: there is none"):
         await startup.wait_for_pool(of_pool(pool, worker_start_timeout_s=0.2), lambda _reason: None)
     await pool.stop()

@@ -134,7 +134,7 @@ async def test_it_becomes_ready_and_stops(nursery: Nursery) -> None:
     with pytest.raises(ProcessFailed, match="stopped"):
         supervisor.send(Ping(serial=1))
     await supervisor.start()
-    assert supervisor._machine.state is ProcessState.READY
+    assert supervisor.state is ProcessState.READY
     assert supervisor.pid == watched.ready[0].pid
     assert watched.ready[0].build == {"stdin": "settings"}, "its settings come on standard input"
     supervisor.send(Ping(serial=7), b"payload")
@@ -319,15 +319,6 @@ async def test_stop_while_it_starts_and_while_it_waits(nursery: Nursery, monkeyp
     await eventually(lambda: dying.supervisor.state is ProcessState.BACKOFF, timeout_s=TIMEOUT_S)
     async with asyncio.timeout(TIMEOUT_S):
         await dying.supervisor.stop()
-
-
-async def test_a_child_ends_by_itself_when_the_channel_is_closed(nursery: Nursery) -> None:
-    watched = nursery.make("hello(); serve(); sys.exit(3)")
-    await watched.supervisor.start()
-    assert watched.supervisor._channel is not None
-    watched.supervisor._channel.close()  # as when the server dies: nobody says a word
-    await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
-    assert watched.down == ["exited with status 3"]
 
 
 async def test_twenty_lives_leave_nothing_behind(nursery: Nursery) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest_asyncio
 
 from cc_tts import startup
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SpeechBargeIn, VadConfig
+from cc_tts.config.schema import CallsConfig, Config, HttpConfig, RouteConfig, SipConfig, SpeechBargeIn, VadConfig
 from cc_tts.config.sections.log import LogConfig
 from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.vad import client, silero
@@ -22,6 +23,8 @@ from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
 from lab import needs
 from lab.caller_audio import frames, line_pcm, noise, said
 from lab.configured import until as until_true
+from lab.server_under_test import Ports
+from tests.support.captured_logs import capture_logs
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -179,21 +182,27 @@ async def test_without_the_model_a_prompt_is_refused(monkeypatch: pytest.MonkeyP
 async def test_the_configuration_is_refused_without_the_model(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_route = {"*": RouteConfig(barge_in_speech=SpeechBargeIn())}
     config = Config(calls=CallsConfig(barge_in_speech=True)) if where == "calls" else Config(routes=by_route)
-    assert startup._check_vad(config) == []
+    ports = Ports.free()
+    config = replace(config, sip=SipConfig(port=ports.sip), http=HttpConfig(port=ports.http))
+    startup.check_machine(config)
     monkeypatch.setattr(silero, "_PACKAGE", "no_such_package")
     with pytest.raises(ConfigError, match=r"pip install -r requirements/vad.txt"):
-        startup._check_vad(config)
-    assert startup._check_vad(Config()) == []
+        startup.check_machine(config)
+    startup.check_machine(Config(sip=config.sip, http=config.http))
 
 
 async def test_a_process_that_does_not_start_is_tried_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "RETRY_S", 0.05)
-    process = make_process(config=replace(CONFIG, vad=VadConfig(model_file=str(tmp_path / "missing"))))
-    Leg(process, "first")
-    await until(lambda: process._starting is None)
+    path = tmp_path / "silero_vad.onnx"
+    process = make_process(config=replace(CONFIG, vad=VadConfig(model_file=str(path))))
+    with capture_logs() as lines:
+        Leg(process, "first")
+        await until(lambda: any(line["event"] == "speech_not_heard" for line in lines))
     assert process.pid is None
+    shutil.copy(silero.find_model(""), path)
+    await asyncio.sleep(2 * client.RETRY_S)
     Leg(process, "second")
-    assert process._starting is not None
+    await until(lambda: process.is_ready)
     await process.stop()

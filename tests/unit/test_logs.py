@@ -12,6 +12,7 @@ import pytest
 
 from cc_tts import logs
 from tests.fakes.fake_line import FakeClock
+from tests.support.memory import held_bytes
 
 pytestmark = pytest.mark.unit
 
@@ -142,9 +143,14 @@ def test_lines_below_warning_are_repeated_only_if_they_are_equal() -> None:
 
 def test_the_count_of_kinds_is_bounded() -> None:
     limit = logs.RepeatLimit(FakeClock())
-    for n in range(3 * logs.MAX_KINDS):
-        limit.admit("info", {"event": "e", "n": n})
-    assert len(limit._counts) <= logs.MAX_KINDS
+
+    def admit(numbers: range) -> int:
+        for n in numbers:
+            limit.admit("info", {"event": "e", "n": n})
+        return held_bytes(limit)
+
+    few = admit(range(logs.MAX_KINDS))
+    assert admit(range(logs.MAX_KINDS, 5 * logs.MAX_KINDS + 10)) < 1.5 * few
 
 
 def test_the_suppressed_count_is_written(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -301,7 +301,8 @@ async def test_readers_of_events_go_on_with_the_first_of_the_new_run(before: Exc
     last = before.events.last_id
     after = Exchange.adopted(before.snapshot(call_id))
     with_missed = after.events.subscribe(since=last)
-    assert [event.type for event in with_missed._queue] == ["call.adopted"]
+    assert (await anext(aiter(with_missed))).type == "call.adopted"
+    assert not with_missed.has_queued
 
 
 async def test_the_user_agent_dies_while_a_call_is_taken_up(before: Exchange) -> None:
@@ -332,7 +333,7 @@ async def test_a_call_that_ended_without_a_server_is_accounted_for(
     after.clock.advance(60_000)
     after.ua.is_ready = False
     lines: list[Any] = []
-    after.registry._services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]
+    after.services.accounting.add = lambda line, **_: lines.append(line)  # type: ignore[method-assign]
     after.ua.report(before.snapshot(call_id, invite=None, established_ns=ended_ns - 7_000_000_000))
     after.ua.ended(call_id, by=by, at_ns=ended_ns)
     spoken, ended = lines
@@ -349,8 +350,7 @@ async def test_the_user_agent_may_forget_an_end_that_is_accounted_for(
 ) -> None:
     call_id = before.talking("silent")
     notes: list[Any] = []
-    services = before.registry._services
-    monkeypatch.setattr(services.accounting, "add", lambda _line, on_written: notes.append(on_written))
+    monkeypatch.setattr(before.services.accounting, "add", lambda _line, on_written: notes.append(on_written))
     before.ua.ended(call_id)
     assert before.ua.noted == [], "it is not written yet"
     notes[0]()

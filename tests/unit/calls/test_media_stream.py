@@ -365,12 +365,12 @@ async def test_audio_may_be_protected_from_keys_and_speech(stage: Stage) -> None
 @staged()
 async def test_where_the_caller_speaks_is_said_in_the_audio_of_the_stream(stage: Stage) -> None:
     stage.call.update(defaults=PromptDefaults(barge_in_speech=True), metadata={})
-    early, late = Client(stage, "in"), Client(stage, "in")
     begin_ns = stage.clock.now_ns()
-    early.stream._on_audio(*block("in", begin_ns, sound(20)))
-    late.stream._on_audio(*block("in", begin_ns + 900 * MS, sound(20)))
-    sent_only = Client(stage, "out")
-    sent_only.stream._on_audio(*block("out", begin_ns, sound(20)))
+    early = Client(stage, "in")
+    stage.ua.audio(stage.call.id, sound(20), at_ns=begin_ns)
+    late, sent_only = Client(stage, "in"), Client(stage, "out")
+    stage.ua.audio(stage.call.id, sound(20), at_ns=begin_ns + 900 * MS)
+    stage.ua.audio(stage.call.id, sound(20), "out", at_ns=begin_ns)
     stage.exchange.vad.started(stage.call.id, begin_ns + 500 * MS)
     stage.exchange.vad.stopped(stage.call.id, begin_ns + 500 * MS, begin_ns + 1700 * MS)
     assert [(each["type"], each["at_ms"]) for each in early.told[1:]] == [

@@ -106,9 +106,7 @@ class Stage:
         return [(utterance.id, utterance.completion_cause) for utterance in self.completed]
 
     def must_be_empty(self) -> None:
-        player = self.player
-        assert not player.queue
-        assert player._feeding is None
+        assert not self.player.queue
         assert all(stream.is_over or stream.num_cancels for stream in self.source.streams)
 
 

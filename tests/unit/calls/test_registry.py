@@ -2,9 +2,11 @@
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from cc_tts.calls import registry as registry_module
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
 from cc_tts.calls.originate import OriginateRequest
@@ -436,17 +438,21 @@ async def test_an_id_that_comes_again_leaves_nothing_of_the_call_before() -> Non
 
 async def test_nothing_grows_over_thousands_of_calls() -> None:
     exchange = Exchange(max_ended_calls=10)
+    call_ids, utterance_ids = [], []
     for number in range(5000):
         exchange.clock.advance(1)
         call_id = exchange.talking("greet")
+        call_ids.append(call_id)
+        utterance_ids += exchange.registry.call(call_id).utterances
         if number % 100 == 0:
             await exchange.settle()
         exchange.ua.digit(call_id)
         exchange.ua.ended(call_id)
     await exchange.settle()
     registry = exchange.registry
-    assert len(registry.calls()) == len(registry._services.utterances._kept) == 10
-    assert len(exchange.events._seq) <= 11
+    assert len(registry.calls()) == sum(each in exchange.services.utterances for each in utterance_ids) == 10
+    again = [exchange.events.publish(types.CallHeld(by="remote"), call_id=call_id).seq for call_id in call_ids]
+    assert again[:-10] == [1] * 4990, "the others' events are no longer counted"
     assert registry.num_calls == 0
     assert not any(call.timer.is_set for call in registry.calls())
     assert exchange.sample("cctts_calls_active") == 0
@@ -544,43 +550,54 @@ async def test_an_application_that_cannot_be_reached(exchange: Exchange) -> None
     assert len(exchange.ua.commands("hangup")) == 1
 
 
-def test_new_calls_are_refused_at_once_without_an_engine_and_taken_when_it_has_been_back_for_a_while() -> None:
-    exchange = Exchange()
+Look = Callable[[], Awaitable[None]]
+
+
+@pytest.fixture
+async def look(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Look]:
+    """Have the registry look at the engine once."""
+    monkeypatch.setattr(registry_module, "LOOK_S", 0.0)
+    following = asyncio.create_task(exchange.registry.follow_engine())
+    yield lambda: asyncio.sleep(0)
+    following.cancel()
+
+
+async def test_new_calls_are_refused_at_once_without_an_engine_and_taken_when_it_has_been_back_for_a_while(
+    exchange: Exchange, look: Look
+) -> None:
     exchange.engine.refusal = "no engine worker is ready: killed by SIGKILL"
-    exchange.registry._look_at_engine()
+    await look()
     assert exchange.ua.accepting is False
     exchange.engine.refusal = None
     for _ in range(round(READY_FOR_MS / 100) - 1):
         exchange.clock.advance(100)
-        exchange.registry._look_at_engine()
+        await look()
     assert exchange.ua.accepting is False
     assert "takes prompts again" in str(exchange.registry.not_ready_because), "as OPTIONS and INVITE get 503"
     exchange.clock.advance(200)
-    exchange.registry._look_at_engine()
+    await look()
     assert exchange.ua.accepting is True
     assert exchange.registry.not_ready_because is None
 
 
-def test_a_burst_of_prompts_closes_no_gate_and_a_lasting_one_does() -> None:
-    exchange = Exchange()
+async def test_a_burst_of_prompts_closes_no_gate_and_a_lasting_one_does(exchange: Exchange, look: Look) -> None:
     exchange.engine.refusal, exchange.engine.is_busy = "the engine is at its limit", True
     for turn in range(round(FULL_FOR_MS / 100)):
-        exchange.registry._look_at_engine()
+        await look()
         assert exchange.ua.accepting, turn
         exchange.clock.advance(100)
-    exchange.registry._look_at_engine()
+    await look()
     assert exchange.ua.accepting is False
 
 
-def test_a_drain_stays_closed_when_the_engine_comes_back() -> None:
-    exchange = Exchange()
+async def test_a_drain_stays_closed_when_the_engine_comes_back(exchange: Exchange, look: Look) -> None:
     exchange.engine.refusal = "no engine worker is ready"
-    exchange.registry._look_at_engine()
+    await look()
     exchange.registry.start_drain()
     exchange.engine.refusal = None
     for _ in range(2):
         exchange.clock.advance(2 * READY_FOR_MS)
-        exchange.registry._look_at_engine()
+        await look()
     assert exchange.ua.accepting is False
 
 

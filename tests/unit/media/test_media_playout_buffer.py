@@ -305,13 +305,12 @@ def test_room_comes_back_by_playing_and_at_once_by_cutting() -> None:
     act(buffer, "begin a 20")
     act(buffer, "write a 100")
     buffer.read_frame(0)
-    assert buffer._buffered() == FORMAT.bytes_for_ms(80)
+    with pytest.raises(PlayoutOverflow, match="80 ms are buffered"):
+        act(buffer, "write a 40")
     act(buffer, "write a 20")
     act(buffer, "cut a")
-    assert buffer._buffered() == 0
     act(buffer, "begin b 20")
     act(buffer, "write b 100")
-    assert buffer._buffered() == FORMAT.bytes_for_ms(100)
 
 
 def test_too_many_utterances_are_refused() -> None:

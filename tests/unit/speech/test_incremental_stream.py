@@ -38,11 +38,21 @@ class TwoVoices(FakeEngine):
         return (ANN, LI)
 
 
+class Part(ReadyChunks):
+    is_over = False
+
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        async for chunk in super().__aiter__():
+            yield chunk
+        self.is_over = True
+
+
 class Scene:
     """A growing text, the stream of it, and what the engine was asked for."""
 
     def __init__(self) -> None:
         self.opened: list[TextContent] = []
+        self.parts: list[Part] = []
         self.num_refusals = 0
         self.chunks: list[SpeechChunk] = []
         self.text = IncrementalText(LoopClock(), segmenting=Segmenting(), idle_timeout_s=30)
@@ -62,7 +72,8 @@ class Scene:
         if "<br/>" in content.text:
             raise NothingToSay
         sound = np.full(FORMAT.samples_for_ms(LOUD_MS), 8000, np.int16).tobytes()
-        return ReadyChunks([SpeechChunk(sound, content.text)])
+        self.parts.append(Part([SpeechChunk(sound, content.text)]))
+        return self.parts[-1]
 
     async def ended(self) -> None:
         """Nothing follows, and all was read."""
@@ -155,7 +166,7 @@ async def test_it_says_that_it_waits_for_text_and_holds_no_stream_meanwhile(scen
     scene.text.append("One. ")
     await asyncio.sleep(0.1)
     assert scene.chunks[-1].awaits_text
-    assert scene.stream._stream is None
+    assert scene.parts[-1].is_over
     scene.text.append("Two. ")
     await asyncio.sleep(0.1)
     await scene.ended()

@@ -27,6 +27,7 @@ from cc_tts.speech.cache.prompt_files import (
     to_file,
 )
 from tests.support.captured_logs import capture_logs
+from tests.support.memory import held_bytes
 
 pytestmark = pytest.mark.unit
 
@@ -49,8 +50,14 @@ def prompt(number: int = 1, num_bytes: int = 1600) -> CachedPrompt:
     return CachedPrompt(chunks)
 
 
-def cache(folder: Path | None = None, **config: Any) -> PromptCache:
-    return PromptCache(CacheConfig(disk_dir=str(folder or ""), **config), Metrics())
+class MeasuredCache(PromptCache):
+    def __init__(self, config: CacheConfig) -> None:
+        self.metrics = Metrics()
+        super().__init__(config, self.metrics)
+
+
+def cache(folder: Path | None = None, **config: Any) -> MeasuredCache:
+    return MeasuredCache(CacheConfig(disk_dir=str(folder or ""), **config))
 
 
 def keep(to: PromptCache, number: int, num_bytes: int = 1600, *, uses: int = 2) -> None:
@@ -63,8 +70,8 @@ def listed(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def figure(of: PromptCache, name: str, **labels: str) -> float | None:
-    return of._metrics.registry.get_sample_value(f"cctts_prompt_cache_{name}", labels)
+def figure(of: MeasuredCache, name: str, **labels: str) -> float | None:
+    return of.metrics.registry.get_sample_value(f"cctts_prompt_cache_{name}", labels)
 
 
 # --- in memory -----------------------------------------------------------------------------------------------------------
@@ -96,22 +103,29 @@ def test_the_same_prompt_kept_twice_is_counted_once() -> None:
 @settings(max_examples=40)
 def test_memory_never_grows_beyond_its_bound(steps: list[tuple[int, int, bool]], memory_bytes: int) -> None:
     kept = cache(memory_bytes=memory_bytes)
+    prompts: dict[int, CachedPrompt] = {}
     for number, num_samples, is_read in steps:
         if is_read:
             kept.in_memory(key(number))
         else:
             keep(kept, number, num_samples * 2)
-        held = [kept._memory[each].num_bytes for each in kept._memory]
+            if (made := prompt(number, num_samples * 2)).num_bytes <= memory_bytes:
+                prompts[number] = made
+                assert kept.has(key(number)), "what came last is there"
+        held = [prompts[each].num_bytes for each in prompts if kept.has(key(each))]
         assert sum(held) == kept.memory_bytes <= memory_bytes
-        if not is_read and prompt(number, num_samples * 2).num_bytes <= memory_bytes:
-            assert kept.has(key(number)), "what came last is there"
 
 
 def test_uses_are_forgotten_in_time() -> None:
     kept = cache()
-    for number in range(MAX_KEYS_REMEMBERED + 10):
-        kept.count_use(str(number))
-    assert len(kept._uses) == MAX_KEYS_REMEMBERED
+
+    def use(numbers: range) -> int:
+        for number in numbers:
+            kept.count_use(str(number))
+        return held_bytes(kept)
+
+    few = use(range(MAX_KEYS_REMEMBERED))
+    assert use(range(MAX_KEYS_REMEMBERED, 3 * MAX_KEYS_REMEMBERED)) < 1.5 * few
 
 
 # --- the file ------------------------------------------------------------------------------------------------------------

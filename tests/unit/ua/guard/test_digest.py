@@ -1,5 +1,6 @@
 """Digest authentication: known responses, challenges, what an answer is worth, and the parser against anything."""
 
+import hashlib
 import re
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from cc_tts.ua.guard.digest import (
     user_hash,
 )
 from tests.fakes.fake_line import FakeClock
+from tests.support.memory import held_bytes
 
 pytestmark = pytest.mark.unit
 
@@ -206,7 +208,14 @@ def test_wrong_answers_to_a_challenge_of_ours() -> None:
     )
     assert caller.answer(nonce, method="BYE") is Finding.WRONG
     assert caller.answer(nonce) is Finding.VALID, "a wrong answer does not use the count up"
-    assert len(caller.guard._last_nc) == 1, "only right answers are remembered"
+
+
+def test_wrong_answers_take_no_memory() -> None:
+    caller = Caller()
+    before = held_bytes(caller.guard)
+    for _ in range(1000):
+        assert caller.answer(caller.nonce(), password="guess") is Finding.WRONG
+    assert held_bytes(caller.guard) < 1.5 * before
 
 
 def test_other_realms_and_algorithms_are_foreign() -> None:
@@ -238,13 +247,18 @@ def test_a_challenge_expires() -> None:
 def test_the_table_is_bounded_and_what_it_forgets_is_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_NONCES", 3)
     caller = Caller()
-    nonces = []
-    for _ in range(5):
-        nonces.append(caller.nonce())
-        assert caller.answer(nonces[-1]) is Finding.VALID
+
+    def use() -> str:
+        nonce = caller.nonce()
+        assert caller.answer(nonce) is Finding.VALID
         caller.clock.advance(1)
-    assert len(caller.guard._last_nc) == 3
-    assert [caller.answer(nonce, nc=1) for nonce in nonces] == [Finding.STALE] * 5, "no replay by making it forget"
+        return nonce
+
+    nonces = [use() for _ in range(5)]
+    few = held_bytes(caller.guard)
+    nonces += [use() for _ in range(100)]
+    assert held_bytes(caller.guard) < 1.5 * few
+    assert [caller.answer(nonce, nc=1) for nonce in nonces] == [Finding.STALE] * 105, "no replay by making it forget"
     assert caller.answer(nonces[-1], nc=2) is Finding.VALID
 
 
@@ -270,14 +284,16 @@ def test_our_own_answer_is_that_of_rfc_7616_section_3_9_1(algorithm: str, respon
     assert 'opaque="FQhe/qaU925k"' in answer
 
 
+def md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
 def test_a_challenge_without_qop_is_answered_as_before_rfc_2617() -> None:
     answer = answer_to('Digest realm="testrealm@host.com", nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093"', LOGIN, **ASKED)
     assert answer is not None
     assert "qop" not in answer
-    first, second = (
-        module._hashed("MD5", text) for text in (f"Mufasa:testrealm@host.com:{PASSWORD}", "GET:/dir/index.html")
-    )
-    expected = module._hashed("MD5", f"{first}:dcd98b7102dd2f0e8b11d0f600bfb0c093:{second}")
+    first, second = (md5(text) for text in (f"Mufasa:testrealm@host.com:{PASSWORD}", "GET:/dir/index.html"))
+    expected = md5(f"{first}:dcd98b7102dd2f0e8b11d0f600bfb0c093:{second}")
     assert f'response="{expected}"' in answer
 
 

@@ -53,7 +53,7 @@ class Phone(RawPeer):
         self._to_pbx = (host, int(port))
         self._request("INVITE", uri, to=f"<{uri}>", body=self._sdp)
         async with asyncio.timeout(20):
-            while not (text := (await self._received.get())[0]).startswith("SIP/2.0 200"):
+            while not (text := (await self.received.get())[0]).startswith("SIP/2.0 200"):
                 assert text.startswith("SIP/2.0 1"), text
         to = re.search(r"^To: (.*)\r$", text, re.MULTILINE)
         assert to is not None

@@ -32,7 +32,8 @@ def paused(*pids: int) -> Iterator[None]:
         yield
     finally:
         for pid in reversed(pids):
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # the server has replaced it
+                os.kill(pid, signal.SIGCONT)
 
 
 async def until_options(server: Server, status: int) -> None:

@@ -438,7 +438,8 @@ async def test_an_id_that_comes_again_leaves_nothing_of_the_call_before() -> Non
 
 async def test_nothing_grows_over_thousands_of_calls() -> None:
     exchange = Exchange(max_ended_calls=10)
-    call_ids, utterance_ids = [], []
+    call_ids: list[str] = []
+    utterance_ids: list[str] = []
     for number in range(5000):
         exchange.clock.advance(1)
         call_id = exchange.talking("greet")

@@ -294,7 +294,7 @@ async def test_a_full_disk_is_said_once_and_calls_go_on(
     assert [line["event"] for line in logged if line["log_level"] == "warning"] == ["prompt_cache_write_failed"]
     assert all(kept.in_memory(key(number)) for number in range(3))
     assert key(0) not in kept.files
-    assert kept._metrics.registry.get_sample_value("cctts_file_unwritable", {"key": "cache.disk_dir"}) == 1
+    assert kept.metrics.registry.get_sample_value("cctts_file_unwritable", {"key": "cache.disk_dir"}) == 1
 
 
 async def test_a_write_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

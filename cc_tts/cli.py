@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _take_signals()
     if isinstance(sys.stdout, io.TextIOWrapper):  # as sys.stderr does: the terminal's encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
-    options = _parser(arguments).parse_args(arguments)
+    options = build_parser(arguments).parse_args(arguments)
     from cc_tts.config import load as configuration
     from cc_tts.errors import CcTtsError, ConfigError
 
@@ -96,7 +96,7 @@ def _warn(sentence: str) -> None:
     print(f"cc-tts: warning: {sentence}", file=sys.stderr)
 
 
-def _parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.ArgumentParser:
+def build_parser(arguments: Sequence[str], *, is_whole: bool = False) -> argparse.ArgumentParser:
     """Return the parser with every command, but only the arguments of the requested one, since some import much;
     ``is_whole``: of all.
     """
@@ -265,7 +265,7 @@ def _phone_parser() -> argparse.ArgumentParser:
 def _completion(options: argparse.Namespace, _config: "Config") -> int:
     from cc_tts.operate import completion
 
-    print(completion.script(_parser([], is_whole=True), options.shell))
+    print(completion.script(build_parser([], is_whole=True), options.shell))
     return 0
 
 
@@ -275,7 +275,7 @@ def _health(options: argparse.Namespace, config: "Config") -> int:
 
     is_ready = options.ready
     if arguments := health.service_arguments(_SERVICES):
-        options = _parser(arguments).parse_args(arguments)
+        options = build_parser(arguments).parse_args(arguments)
         config = configuration.load(options.config, environ=os.environ, overrides=options.set)
     options.service, options.ready = arguments[0] if arguments else "serve", is_ready
     fault = health.check(options, config)

@@ -45,7 +45,7 @@ async def engine() -> AsyncIterator[WorkerEngine]:
 
 
 def worker_pid(engine: WorkerEngine) -> int:
-    (link,) = engine._workers
+    (link,) = engine.workers
     assert isinstance(link.process, Supervisor)
     assert link.process.pid is not None
     return link.process.pid

@@ -79,7 +79,7 @@ async def test_a_higher_speed_is_shorter(engine: WorkerEngine) -> None:
 
 
 async def test_espeak_goes_on_for_a_killed_worker_which_comes_back(engine: WorkerEngine) -> None:
-    process = engine._workers[0].process
+    process = engine.workers[0].process
     assert isinstance(process, Supervisor)
     pid = process.pid
     assert pid is not None

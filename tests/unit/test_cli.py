@@ -190,7 +190,7 @@ def test_folders_that_cannot_be_written_are_warned_of(
 def test_call_is_handed_to_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[object] = []
     monkeypatch.setattr("os.execv", lambda path, argv: given.extend((path, argv)))
-    monkeypatch.setattr(cli, "_parser", lambda _arguments: (_ for _ in ()).throw(SystemExit(0)))
+    monkeypatch.setattr(cli, "build_parser", lambda _arguments: (_ for _ in ()).throw(SystemExit(0)))
     with pytest.raises(SystemExit):
         cli.main(["call", "sip:x@h", "--json"])
     assert given == [sys.executable, [sys.executable, "-m", "cc_tts.softphone", "sip:x@h", "--json"]]

@@ -95,11 +95,11 @@ def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None
     assert lexicons.names() == []
 
 
-def test_the_order_is_the_prompts_own_then_the_voices_then_the_configs() -> None:
-    lexicons = made()
+def test_the_order_is_the_prompts_own_then_the_voices_then_the_configs(tmp_path: Path) -> None:
+    lexicons = made(tmp_path)
     for name in ("always", "voice", "own"):
         lexicons.put(name, Lexicon(voices=("v",) if name == "voice" else (), entries=(Entry("a", name),)))
-    lexicons._always = ("always",)
+    lexicons = made(tmp_path, "always")
     assert [each.lexicon.entries[0].alias for each in lexicons.for_prompt(("own",), "v", "en")] == [
         "own",
         "voice",

@@ -128,7 +128,7 @@ def test_the_next_command_is_one_that_parses(
     assert run("enrol", "anna", "--set", "tts.speed=1.1", transcript=TEXT) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     words = shlex.split(line.removeprefix("try it:"))
-    options = cli._parser(words[1:]).parse_args(words[1:])
+    options = cli.build_parser(words[1:]).parse_args(words[1:])
     assert words[:2] == ["cc-tts", "say"]
     assert (options.voice, options.output) == ("anna", Path("anna-says.wav"))
     assert options.set == [
@@ -194,9 +194,9 @@ def test_settings_before_and_after_the_command_all_count(
     config = tmp_path / "cc_tts.toml"
     config.write_text("[tts]\nspeed = 1.5\n")
     arguments = ["voices", "--config", str(config), "--set", "a.b=1", "enrolled", "--set", "c.d=2", "--set", "e.f=3"]
-    options = cli._parser(arguments).parse_args(arguments)
+    options = cli.build_parser(arguments).parse_args(arguments)
     assert (options.config, options.set) == (config, ["a.b=1", "c.d=2", "e.f=3"])
-    options = cli._parser(["voices"]).parse_args(["voices", "enrolled"])
+    options = cli.build_parser(["voices"]).parse_args(["voices", "enrolled"])
     assert (options.config, options.set) == (None, [])
 
 

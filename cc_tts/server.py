@@ -27,12 +27,12 @@ from cc_tts.api.admin.operations import Operations, Process, Reloaded, SpeechWor
 from cc_tts.api.app import build_app, set_tokens
 from cc_tts.api.context import ApiContext
 from cc_tts.api.health import as_node
-from cc_tts.api.http.connections import Listener
+from cc_tts.api.http.connections import HttpListener
 from cc_tts.api.http.problems import NotReady
 from cc_tts.api.media.dial_back import DialBack
 from cc_tts.api.plugs.speech_context import streams_over
 from cc_tts.api.prompts.fetch import HttpFetch
-from cc_tts.api.recordings.delivery import Delivery
+from cc_tts.api.recordings.delivery import RecordingDelivery
 from cc_tts.api.relay.connector import RelayConnector
 from cc_tts.api.webhooks.answers import IncomingAnswers
 from cc_tts.calls.events.bus import EventBus
@@ -173,7 +173,7 @@ class Server:
         )
         self.relay_connector = RelayConnector(config, clock)
         self.registry.relays.connect = self.relay_connector.connect
-        self.registry.recordings.deliver = Delivery(config.record).deliver
+        self.registry.recordings.deliver = RecordingDelivery(config.record).deliver
         self._fetch = self.registry.staged.urls.fetch = HttpFetch(config.prompts)
         url = pool_url(config)
         self.pool_link = (
@@ -211,7 +211,7 @@ class Server:
         )
         self.webhooks.on_answer = IncomingAnswers(context).take
         self.app = build_app(context)
-        self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
+        self._listener = HttpListener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
 
     def _operations(self, started_at_s: float) -> Operations:
         """Return the operations that the API offers to operators."""

@@ -24,7 +24,7 @@ _open_api: Final[Callable[[], bytes]] = functools.cache(lambda: msgspec.json.enc
 
 
 def build_app(context: ApiContext) -> web.Application:
-    """Return the application. A :class:`cc_tts.api.http.connections.Listener` serves it."""
+    """Return the application. A :class:`cc_tts.api.http.connections.HttpListener` serves it."""
     http = context.config.http
     app = web.Application(
         middlewares=[middlewares.observe, middlewares.same_origin], client_max_size=http.max_body_bytes

@@ -15,7 +15,7 @@ from cc_tts.api.calls import ON_A_CALL, call_of
 from cc_tts.api.http import bodies
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.media.connection import Connection, Frame, serve
+from cc_tts.api.media.connection import Frame, StreamConnection, serve
 from cc_tts.api.schemas import (
     Instructions,
     Language,
@@ -118,7 +118,7 @@ async def stream_text(request: web.Request) -> web.StreamResponse:
     )
 
 
-class TextConnection(Connection[StreamMessage]):
+class TextConnection(StreamConnection[StreamMessage]):
     """One client of text. ``clears``: what was not heard when it goes is dropped.
 
     Raises:

@@ -14,19 +14,19 @@ from typing import Protocol
 from msgspec import field
 
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
-from cc_tts.engines.speech_chunk import Report, SpeechChunk
+from cc_tts.engines.speech_chunk import SpeechChunk, WorkerReport
 from cc_tts.errors import CcTtsError, Unprocessable
 from cc_tts.processes.channel import Message
 from cc_tts.voices.voice import Voice
 
 
-class Command(Message, frozen=True):
+class StreamCommand(Message, frozen=True):
     """A message from a server to a worker, about one stream. A server never uses a ``stream_id`` twice."""
 
     stream_id: int
 
 
-class StreamRequest(Command, frozen=True, omit_defaults=True):
+class StreamRequest(StreamCommand, frozen=True, omit_defaults=True):
     """One utterance to be spoken. ``traceparent``: the span of a trace that it belongs to; chunks then say ``made_ms``."""
 
     voice: str
@@ -47,7 +47,7 @@ class StreamDone:
 StepOut = SpeechChunk | StreamDone
 
 
-class EngineLoad(Report, frozen=True, kw_only=True):
+class EngineLoad(WorkerReport, frozen=True, kw_only=True):
     """How busy the engine is, for admission and for metrics. Sent with every change, and periodically while the engine
     works. Times in ms.
     """
@@ -69,7 +69,7 @@ class EngineLoad(Report, frozen=True, kw_only=True):
     """How often runaway speech was stopped since the start, by cause."""
 
 
-class EngineDescription(Report, frozen=True):
+class EngineDescription(WorkerReport, frozen=True):
     """The abilities of the worker; sent after ``Ready`` and after ``RefreshVoices``."""
 
     voices: tuple[Voice, ...]

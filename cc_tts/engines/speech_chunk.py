@@ -21,11 +21,11 @@ from cc_tts.audio import BYTES_PER_SAMPLE, AudioFormat, Pace, WordMark
 from cc_tts.processes.channel import Message
 
 
-class Report(Message, frozen=True):
+class WorkerReport(Message, frozen=True):
     """A message from a worker to its server."""
 
 
-class SpeechChunk(Report, frozen=False, omit_defaults=True):  # type: ignore[misc]  # msgspec allows what dataclasses forbid
+class SpeechChunk(WorkerReport, frozen=False, omit_defaults=True):  # type: ignore[misc]  # msgspec allows what dataclasses forbid
     """Signed 16-bit little-endian mono PCM, with the words and marks that begin in it. The chunks of a stream follow each
     other without gap or overlap.
     """

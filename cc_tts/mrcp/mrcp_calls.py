@@ -23,11 +23,11 @@ from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.control.synthesizer import Synthesizer
 from cc_tts.mrcp.messages import AboutOne, MrcpSettings, Sessions, SpeechProgress
 from cc_tts.mrcp.rtp.codecs import Codec
-from cc_tts.mrcp.rtp.line import RtpLine, Target
+from cc_tts.mrcp.rtp.line import RtpLine, RtpTarget
 from cc_tts.mrcp.rtp.pacer import Pacer
 from cc_tts.mrcp.sip import sdp
-from cc_tts.mrcp.sip.request import Refusal
-from cc_tts.mrcp.sip.sdp import Accepted, Media
+from cc_tts.mrcp.sip.request import SipRefusal
+from cc_tts.mrcp.sip.sdp import AcceptedMedia, OfferedMedia
 from cc_tts.mrcp.sip.server import Dialog
 from cc_tts.processes.channel import Message
 
@@ -71,18 +71,18 @@ class MrcpCall:
         """Apply a new offer; returns the answer. Raises ``Refusal``, with nothing changed."""
         read = sdp.read(offer)
         if not any(each.is_control for each in read):
-            raise Refusal(488, "The offer has no m=application line of MRCPv2")
+            raise SipRefusal(488, "The offer has no m=application line of MRCPv2")
         ports = self._calls.control_ports
         control = next((each for each in read if each.is_our_resource and ports[each.is_tls]), None)
         audio = sdp.audio_of(read, control)
         codec = audio.codec() if audio is not None else None
         if audio is not None and codec is None:
-            raise Refusal(488, "No codec of PCMU, PCMA, L16/8000 and L16/16000 is offered")
+            raise SipRefusal(488, "No codec of PCMU, PCMA, L16/8000 and L16/16000 is offered")
         if any(each.kind == "audio" and each.port for each in read) and audio is None:
-            raise Refusal(488, "Audio is spoken over RTP/AVP only")
+            raise SipRefusal(488, "Audio is spoken over RTP/AVP only")
         is_speaking = self.synthesizer is not None and self.synthesizer.num_speaks > 0
         if codec is not None and is_speaking and codec.rate_hz != self.line.spoken_rate_hz:
-            raise Refusal(488, "The sample rate stays while a request is spoken")
+            raise SipRefusal(488, "The sample rate stays while a request is spoken")
         accepted = self._accepted(read, control, audio, codec)
         self._version += 1
         return sdp.answer(read, accepted, address=self._address, sdp_id=self._sdp_id, version=self._version)
@@ -92,8 +92,12 @@ class MrcpCall:
         return self._calls.settings.sip.public_address or self._dialog.flow.local_host
 
     def _accepted(
-        self, offer: Sequence[Media], wanted: Media | None, audio: Media | None, codec: Codec | None
-    ) -> tuple[Accepted, ...]:
+        self,
+        offer: Sequence[OfferedMedia],
+        wanted: OfferedMedia | None,
+        audio: OfferedMedia | None,
+        codec: Codec | None,
+    ) -> tuple[AcceptedMedia, ...]:
         self._set_audio(audio, codec)
         if wanted is None:
             self._close_channel("released")
@@ -102,18 +106,20 @@ class MrcpCall:
         found = []
         for media in offer:
             if media is wanted and self.synthesizer is not None:
-                found.append(Accepted(self._calls.control_ports[media.is_tls], channel=self.synthesizer.channel_id))
+                found.append(
+                    AcceptedMedia(self._calls.control_ports[media.is_tls], channel=self.synthesizer.channel_id)
+                )
             elif media is audio:
                 direction = "sendonly" if media.is_heard else "inactive"
-                found.append(Accepted(self.line.port, codec=codec, direction=direction))
+                found.append(AcceptedMedia(self.line.port, codec=codec, direction=direction))
             else:
-                found.append(Accepted(channel=self.channel_id))
+                found.append(AcceptedMedia(channel=self.channel_id))
         return tuple(found)
 
-    def _set_audio(self, audio: Media | None, codec: Codec | None) -> None:
+    def _set_audio(self, audio: OfferedMedia | None, codec: Codec | None) -> None:
         if audio is not None and codec is not None:
             address = audio.address or self._dialog.flow.peer[0]
-            self.line.set_target(Target(address, audio.port, codec, is_active=audio.is_heard))
+            self.line.set_target(RtpTarget(address, audio.port, codec, is_active=audio.is_heard))
         else:
             self.line.drop_target()
 
@@ -188,7 +194,7 @@ class MrcpCalls:
             raise self._full(error.detail, dialog) from None
         try:
             answer = call.modify(offer)
-        except Refusal:
+        except SipRefusal:
             del self.lines[call.line]
             call.line.close()
             raise
@@ -212,10 +218,10 @@ class MrcpCalls:
             return sock
         raise CapacityExceeded("all ports of mrcp.rtp_port_min to mrcp.rtp_port_max are in use")
 
-    def _full(self, reason: str, dialog: Dialog) -> Refusal:
+    def _full(self, reason: str, dialog: Dialog) -> SipRefusal:
         source = dialog.flow.peer[0]
         log.warning("mrcp_session_refused", reason=reason, sip_call_id=dialog.call_id, source=source)
-        return Refusal(503, reason, headers=[("Retry-After", str(self.settings.sip.retry_after_s))])
+        return SipRefusal(503, reason, headers=[("Retry-After", str(self.settings.sip.retry_after_s))])
 
     def capabilities(self, host: str) -> str:
         """Return a description of the offers that we can accept."""

@@ -26,7 +26,7 @@ from cc_tts.engines.cosyvoice.model.download import cache_folder
 from cc_tts.engines.engine_core import EngineLoad
 from cc_tts.engines.factory import engine_names
 from cc_tts.engines.remote.connection import RemoteConnection
-from cc_tts.engines.remote.wire import Endpoint
+from cc_tts.engines.remote.wire import WorkerEndpoint
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.pool import voices, worker_process
 from cc_tts.pool.hosts import HostSettings, HostState, HostStatus
@@ -252,7 +252,7 @@ class WorkerHost:
 
         return RemoteConnection(
             self._name,
-            Endpoint(self._address, self._port, is_tls=bool(config.remote.certificate_file)),
+            WorkerEndpoint(self._address, self._port, is_tls=bool(config.remote.certificate_file)),
             remote=config.remote,
             engine=engine_names(config.tts)[0],
             clock=self._clock,

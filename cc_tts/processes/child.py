@@ -53,7 +53,7 @@ class ServerGone(Exception):
     """The channel has ended without a message."""
 
 
-class Link:
+class ChildLink:
     """A child's side of the channel: the server's messages, and :attr:`channel` for the answers. Pings are answered by the
     working thread, so that the server sees whether it works. Until the child works nobody empties the inbox, so a shutdown
     ends the process on the reader thread.
@@ -119,18 +119,18 @@ def run(
     process: str,
     settings_type: type[T],
     messages: Sequence[type[Message]],
-    start: Callable[[T, Link], Callable[[], None]],
+    start: Callable[[T, ChildLink], Callable[[], None]],
     *,
     build: Callable[[T], dict[str, str]] = lambda _settings: {},
 ) -> int:
     """Be the child ``process`` until the server asks for the end or is gone. Return the exit status.
 
-    ``start`` returns what is done again and again; it takes the records by :meth:`Link.news`, for which it may wait. What
-    ``start`` raises is reported to the server. ``build`` says what the child runs on.
+    ``start`` returns what is done again and again; it takes the records by :meth:`ChildLink.news`, for which it may wait.
+    What ``start`` raises is reported to the server. ``build`` says what the child runs on.
     """
     channel, settings = begin(settings_type, messages)
     logs.configure(level=settings.log.level, json=settings.log.json, process=process)
-    link = Link(channel)
+    link = ChildLink(channel)
     try:
         channel.send(Hello(protocol=PROTOCOL_VERSION, process=process, pid=os.getpid(), build=build(settings)))
         link.start()  # before loading, which may take longer than the server waits for an end

@@ -15,7 +15,7 @@ from cc_tts.softphone import sdp
 from cc_tts.softphone.facts import CallFacts, ending_of
 from cc_tts.softphone.library import pj
 from cc_tts.softphone.plan import DialPlan, parse_key_plan, read_play
-from cc_tts.softphone.report import CallReport, Ending, RecordingReport, rtp_report
+from cc_tts.softphone.report import RecordingReport, SoftphoneEnding, SoftphoneReport, rtp_report
 from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket
 from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, Keypress
 from cc_tts.softphone.rtp.receiver import Interval, Packet, RtpReceiver
@@ -65,7 +65,7 @@ class SoftphoneCall:
     ) -> None:
         self.plan = plan
         self.facts = CallFacts()
-        self.ending: Ending | None = None
+        self.ending: SoftphoneEnding | None = None
         self._clock = clock
         self._emit = emit
         self._address = address
@@ -86,7 +86,7 @@ class SoftphoneCall:
         try:
             self._pj.makeCall(f"<{self.plan.uri}>", param)  # in <>, so that ;parameters belong to the URI
         except pj.Error as error:
-            self._end(Ending("unreachable", "nobody", reason=pj_detail(error)))
+            self._end(SoftphoneEnding("unreachable", "nobody", reason=pj_detail(error)))
             return
         self.facts.sip_call_id = self._pj.getInfo().callIdString
         self._report_event(
@@ -240,7 +240,7 @@ class SoftphoneCall:
             if not facts.has_any_response:  # no response came, so nobody would answer a CANCEL
                 facts.ended_ns = now_ns
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: SoftphoneEnding) -> None:
         self.ending = ending
         self.facts.ended_ns = self.facts.ended_ns or self._clock.now_ns()
         self._rtp.close()
@@ -249,7 +249,7 @@ class SoftphoneCall:
 
     # the report -----------------------------------------------------------------------------------------------------
 
-    def report(self) -> CallReport:
+    def report(self) -> SoftphoneReport:
         """Figures of the whole call; writes the recording. Call it once, after the end."""
         assert self.ending is not None
         facts, receiver = self.facts, self._receiver
@@ -260,7 +260,7 @@ class SoftphoneCall:
             spurt.start_ms, spurt.end_ms = (ms_between(origin_ns, at) for at in (spurt.start_at_ns, spurt.end_at_ns))
         for key in (*self._rtp.keys_sent, *receiver.keys):
             key.at_ms = ms_between(origin_ns, key.at_ns)
-        return CallReport(
+        return SoftphoneReport(
             call=self.plan.call,
             uri=self.plan.uri,
             sip_call_id=facts.sip_call_id,

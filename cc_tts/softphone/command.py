@@ -31,7 +31,7 @@ from cc_tts.softphone.arguments import CallArguments, parse
 from cc_tts.softphone.phone import Phone, local_address_towards
 from cc_tts.softphone.picture import picture_of
 from cc_tts.softphone.plan import DialPlan, parse_uri
-from cc_tts.softphone.report import CallReport, Ending
+from cc_tts.softphone.report import SoftphoneEnding, SoftphoneReport
 from cc_tts.softphone.rtp.receiver import PAUSE_MS
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 EXIT_WRONG: Final = 2
 
 
-class Progress:
+class ProgressEvents:
     """Events in the order in which they happened: the end of a talkspurt is known only when the pause after it is over."""
 
     HELD_NS: Final = 2 * PAUSE_MS * NS_PER_MS
@@ -60,10 +60,10 @@ class Progress:
 
 def _run_call(
     arguments: CallArguments, phone: Phone, clock: Clock, is_interrupted: Callable[[], bool], probe: "Probe | None"
-) -> CallReport:
+) -> SoftphoneReport:
     """Dial and stay until the call is over, progress to standard error; every wait in it has a named timeout."""
     origin_ns = clock.now_ns()
-    progress = Progress()
+    progress = ProgressEvents()
     speak = arguments.speak
     is_shown = not (arguments.is_quiet or arguments.json == "-")
     call = phone.dial(arguments.plan)
@@ -77,7 +77,7 @@ def _run_call(
         for event in phone.poll():
             if event["event"] == "report":
                 _print(progress.due(), origin_ns, is_shown=is_shown)
-                report: CallReport = event["report"]
+                report: SoftphoneReport = event["report"]
                 if speak is not None:
                     report.speak = speak.finish(report.talkspurts)
                 return report
@@ -135,7 +135,7 @@ def _call(arguments: CallArguments, folder: Path, *, is_kept: bool) -> int:
     except CcTtsError as error:
         sys.stderr.write(f"cc-tts call: {error}\n")
         return EXIT_WRONG
-    found: CallReport | ProbeReport = report if probe is None else probe.report(report)
+    found: SoftphoneReport | ProbeReport = report if probe is None else probe.report(report)
     if arguments.report:
         _write(arguments.report, lambda: render(_picture(found, plan, probe, folder)))
     if not is_kept:
@@ -148,11 +148,13 @@ def _call(arguments: CallArguments, folder: Path, *, is_kept: bool) -> int:
     return found.exit_code
 
 
-def _picture(found: "CallReport | ProbeReport", plan: DialPlan, probe: "Probe | None", folder: Path) -> CallPicture:
+def _picture(
+    found: "SoftphoneReport | ProbeReport", plan: DialPlan, probe: "Probe | None", folder: Path
+) -> CallPicture:
     """The picture of the page; raises ``OSError``."""
-    report = found if isinstance(found, CallReport) else found.call
+    report = found if isinstance(found, SoftphoneReport) else found.call
     heard = Path(report.recording.file) if report.recording is not None else None
-    if probe is not None and not isinstance(found, CallReport):
+    if probe is not None and not isinstance(found, SoftphoneReport):
         return probe.picture(found, heard, folder)
     return picture_of(report, heard=heard, said=plan.play_file, said_at_s=plan.play_at_s)
 
@@ -180,7 +182,7 @@ def _write(name: str, text: Callable[[], str]) -> None:
         sys.stderr.write(f"cc-tts call: {name}: {error.strerror}\n")
 
 
-def _say_why(ending: Ending) -> None:
+def _say_why(ending: SoftphoneEnding) -> None:
     if ending.exit_code:
         code = f"{ending.sip_code} " if ending.sip_code else ""
         sys.stderr.write(f"cc-tts call: {ending.result}: {code}{ending.reason}\n")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cc_tts.softphone.plan import DialPlan
-from cc_tts.softphone.report import Ending, Party
+from cc_tts.softphone.report import Party, SoftphoneEnding
 from cc_tts.ua.sip.reason import RemoteReason
 
 
@@ -29,20 +29,20 @@ class CallFacts:
     remote_reasons: tuple[RemoteReason, ...] = ()
 
 
-def ending_of(facts: CallFacts, plan: DialPlan) -> Ending:
+def ending_of(facts: CallFacts, plan: DialPlan) -> SoftphoneEnding:
     code, reason = facts.last_code, facts.last_reason
     if facts.is_connected:
         by: Party = "them" if facts.has_remote_bye else "us" if facts.hangup_ns is not None else "nobody"
         if by == "them":
             reason = next((each.text for each in facts.remote_reasons if each.text), reason)
-        return Ending("failed" if by == "nobody" else "completed", by, code, reason)
+        return SoftphoneEnding("failed" if by == "nobody" else "completed", by, code, reason)
     if facts.is_timed_out:
         if not facts.has_any_response:
             reason = f"no SIP answer from {plan.uri} within {plan.timeout_s:g} s"
-            return Ending("unreachable", "nobody", reason=reason)
-        return Ending("no_answer", "us", code, f"not answered within {plan.timeout_s:g} s")
+            return SoftphoneEnding("unreachable", "nobody", reason=reason)
+        return SoftphoneEnding("no_answer", "us", code, f"not answered within {plan.timeout_s:g} s")
     if facts.hangup_ns is not None:
-        return Ending("cancelled", "us", code, reason)
+        return SoftphoneEnding("cancelled", "us", code, reason)
     if not facts.has_any_response:
-        return Ending("unreachable", "nobody", reason=reason)
-    return Ending("refused", "them", code, reason, facts.retry_after_s)
+        return SoftphoneEnding("unreachable", "nobody", reason=reason)
+    return SoftphoneEnding("refused", "them", code, reason, facts.retry_after_s)

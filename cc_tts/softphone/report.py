@@ -10,14 +10,14 @@ import numpy as np
 from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.media.quality import mean_opinion_score
 from cc_tts.softphone.rtp.packets import RATE_HZ
-from cc_tts.softphone.rtp.receiver import Key, RtpReceiver, Talkspurt
+from cc_tts.softphone.rtp.receiver import KeyRecord, RtpReceiver, Talkspurt
 
 Result = Literal["completed", "refused", "no_answer", "unreachable", "cancelled", "failed"]
 Party = Literal["us", "them", "nobody"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SoftphoneEnding:
     """How the call ended, which side ended it, and the SIP status or reason."""
 
     result: Result
@@ -102,7 +102,7 @@ class SpeakReport:
 
 
 @dataclass(slots=True)
-class CallReport:
+class SoftphoneReport:
     """Everything about one call.
 
     Instants are CLOCK_MONOTONIC ns; ``*_ms`` count from the INVITE unless the name says otherwise, those of talkspurts and
@@ -113,7 +113,7 @@ class CallReport:
     uri: str
     sip_call_id: str
     codec: str
-    ending: Ending
+    ending: SoftphoneEnding
     invite_at_ns: int
     answered_at_ns: int | None
     ended_at_ns: int
@@ -127,8 +127,8 @@ class CallReport:
     answer_to_first_speech_ms: float | None
     rtp: RtpReport
     talkspurts: Sequence[Talkspurt]
-    dtmf_sent: Sequence[Key]
-    dtmf_received: Sequence[Key]
+    dtmf_sent: Sequence[KeyRecord]
+    dtmf_received: Sequence[KeyRecord]
     recording: RecordingReport | None
     speak: SpeakReport | None = None
 
@@ -185,7 +185,7 @@ def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} ms"
 
 
-def figures(report: CallReport) -> list[tuple[str, str]]:
+def figures(report: SoftphoneReport) -> list[tuple[str, str]]:
     rows = _signalling_rows(report)
     if report.answered_at_ns is not None:
         rows += _media_rows(report)
@@ -197,7 +197,7 @@ def figures(report: CallReport) -> list[tuple[str, str]]:
     return rows
 
 
-def _signalling_rows(report: CallReport) -> list[tuple[str, str]]:
+def _signalling_rows(report: SoftphoneReport) -> list[tuple[str, str]]:
     ending = report.ending
     by = {"us": "we hung up", "them": "they hung up", "nobody": ""}[ending.by]
     code = f"{ending.sip_code or ''} {ending.reason}".strip()
@@ -213,7 +213,7 @@ def _signalling_rows(report: CallReport) -> list[tuple[str, str]]:
     return rows
 
 
-def _media_rows(report: CallReport) -> list[tuple[str, str]]:
+def _media_rows(report: SoftphoneReport) -> list[tuple[str, str]]:
     rtp, gaps = report.rtp, report.rtp.gap_ms
     counts = f"{rtp.lost} lost, {rtp.duplicates} duplicate, {rtp.reordered} reordered, {rtp.late} late"
     keys = [("DTMF sent", key) for key in report.dtmf_sent] + [("DTMF received", key) for key in report.dtmf_received]

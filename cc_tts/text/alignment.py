@@ -5,7 +5,7 @@
     "You owe $5.50 now."  ─▸ rules ─▸  "You owe five dollars and fifty cents now."
              └───┴── 8..13 ─────────────▸ 8..36
 
-What no rule has replaced is where it was. Runs on: any thread; one :class:`Trace` belongs to one text.
+What no rule has replaced is where it was. Runs on: any thread; one :class:`RewrittenText` belongs to one text.
 """
 
 import re
@@ -23,7 +23,7 @@ _MAX_SHIFT: Final = 32
 """A word that moved by more characters in one step is another one. Unmeasured."""
 
 
-class Trace:
+class RewrittenText:
     """How a text was rewritten so far."""
 
     def __init__(self, text: str, places: Iterable[Place] = ()) -> None:
@@ -57,12 +57,12 @@ class Trace:
             yield start + left, end - right, said[left : len(said) - right]
 
 
-_CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)
+_CURRENT: ContextVar[RewrittenText | None] = ContextVar("trace", default=None)
 
 
 def traced(text: str, rewrite: Callable[[str], str], places: Iterable[Place] = ()) -> tuple[str, list[Place]]:
     """``text`` rewritten, and where what stands in it came from; ``places`` are what ``text`` itself came from."""
-    trace = Trace(text, places)
+    trace = RewrittenText(text, places)
     token = _CURRENT.set(trace)
     try:
         rewritten = rewrite(text)
@@ -91,7 +91,7 @@ def substituted(rules: Iterable[tuple[re.Pattern[str], str | Callable[[re.Match[
 
 
 def _substituted(
-    trace: Trace, pattern: re.Pattern[str], change: str | Callable[[re.Match[str]], str], text: str
+    trace: RewrittenText, pattern: re.Pattern[str], change: str | Callable[[re.Match[str]], str], text: str
 ) -> str:
     edits: list[Edit] = []
 

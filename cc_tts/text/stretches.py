@@ -47,7 +47,7 @@ _ALPHABETS: Final = frozenset({LATIN, "GREEK", "CYRILLIC"})
 """Scripts whose letters look alike and get into one word by mistake: the word is in the script of most of its letters."""
 
 
-class Stretch(NamedTuple):
+class LanguageStretch(NamedTuple):
     """``text[start:end]`` is in ``language``."""
 
     start: int
@@ -88,7 +88,7 @@ class Languages:
     reads_latin: Callable[[str], bool]
     is_whole: bool = True
 
-    def stretches(self, letters: str) -> list[Stretch]:
+    def stretches(self, letters: str) -> list[LanguageStretch]:
         """The stretches of a text, given by :func:`letters_of`, in order; together they are all of it."""
         return replace(self, base=self.main(letters), is_whole=False)._in_sentences(letters)  # noqa: SLF001 - its own
 
@@ -96,7 +96,7 @@ class Languages:
         """The language of most of the words of a text."""
         return self._of_sentence(list(_words(letters, 0)))
 
-    def _in_sentences(self, letters: str) -> list[Stretch]:
+    def _in_sentences(self, letters: str) -> list[LanguageStretch]:
         changes: list[tuple[int, str]] = []
         for sentence in _SENTENCE.finditer(letters):
             begin = None if _OF_ABBREVIATION.match(letters, sentence.start()) else sentence.start()
@@ -108,7 +108,7 @@ class Languages:
                 begin = None
         changes = changes or [(0, self.base)]
         ends = [start for start, _ in changes[1:]] + [len(letters)]
-        return [Stretch(start, end, language) for (start, language), end in zip(changes, ends, strict=True)]
+        return [LanguageStretch(start, end, language) for (start, language), end in zip(changes, ends, strict=True)]
 
     def _of_sentence(self, words: Sequence[_Word]) -> str:
         """The language of most of the words."""

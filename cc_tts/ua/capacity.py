@@ -26,7 +26,7 @@ SPARE_FILES: Final = 64
 log = logs.get(__name__)
 
 
-class Capacity:
+class CallCapacity:
     """The limits of the configuration, the build and the machine, minus the sockets of ended calls that are still closing.
 
     ``build_limit`` is how many calls PJSUA was compiled for, ``num_pjsua_calls`` says how many it has: it keeps one longer

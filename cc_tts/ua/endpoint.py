@@ -18,7 +18,7 @@ from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages, pjsua2_build
 from cc_tts.ua.bridge.bridges import Bridges
-from cc_tts.ua.capacity import Capacity
+from cc_tts.ua.capacity import CallCapacity
 from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.connections import Connections
@@ -43,7 +43,7 @@ from cc_tts.ua.sip import transports
 from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.ua.sip.account import Account
 from cc_tts.ua.sip.registration import Accounts
-from cc_tts.ua.trace.tracer import Tracer
+from cc_tts.ua.trace.tracer import SipTracer
 
 POLL_MS: Final = 4
 """The longest time of one poll of the library, which delays commands and events at most this long; unmeasured."""
@@ -102,7 +102,7 @@ class UserAgent(Agent[Leg]):
         self._endpoint.libInit(pj_config.library_config(settings, self._build, self._log_writer))
         library.set_name(b"cc-tts")
         build_limit = int(library.max_calls())
-        self._capacity = Capacity(
+        self._capacity = CallCapacity(
             settings, self._build, build_limit=build_limit, num_pjsua_calls=library.num_calls, clock=self._clock
         )
         if settings.dispatcher_port:
@@ -119,7 +119,7 @@ class UserAgent(Agent[Leg]):
             on_offer=self._l16.before_answer,
         )
         self._message_filter.install()
-        self._tracer = Tracer(settings, library, self._clock, self._legs, self._send)
+        self._tracer = SipTracer(settings, library, self._clock, self._legs, self._send)
         self._dropped_messages = DroppedMessages(
             library,
             self._clock,

@@ -27,7 +27,7 @@ from cc_tts.ua.recording.tap import RecordingTap
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts, CapturePort, PassedFrame
 from cc_tts.ua.rtp.figures import CallFigures
 from cc_tts.ua.rtp.intake import Intake
-from cc_tts.ua.rtp.keys import Key
+from cc_tts.ua.rtp.keys import DtmfKey
 from cc_tts.ua.rtp.other_payloads import Decoded
 from cc_tts.ua.rtp.source import RtpSourceWatch
 from cc_tts.ua.sip import payload_types
@@ -52,7 +52,7 @@ class LegServices:
     on_over: Callable[[Any], None]
     place_again: Callable[[Any], None]
     before_offer: Callable[[str], None]
-    on_key: Callable[[str, Key], None]
+    on_key: Callable[[str, DtmfKey], None]
 
 
 class LegMedia(CallMedia):

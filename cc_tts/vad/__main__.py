@@ -33,7 +33,7 @@ def main() -> int:
     return child.run("vad", VadSettings, TO_VAD, _start)
 
 
-def _start(settings: VadSettings, link: child.Link) -> Callable[[], None]:
+def _start(settings: VadSettings, link: child.ChildLink) -> Callable[[], None]:
     model = SileroModel(find_model(settings.vad.model_file), settings.rate_hz)
     return VadWorker(model, settings.rate_hz, link, MonotonicClock()).work
 
@@ -41,7 +41,7 @@ def _start(settings: VadSettings, link: child.Link) -> Callable[[], None]:
 class VadWorker:
     """Passes messages to the detectors, and their findings to the server."""
 
-    def __init__(self, model: SileroModel, rate_hz: int, link: child.Link, clock: Clock) -> None:
+    def __init__(self, model: SileroModel, rate_hz: int, link: child.ChildLink, clock: Clock) -> None:
         self._model, self._rate_hz = model, rate_hz
         self._detector = VoiceDetector(model, rate_hz)
         self._answering: AnsweringLegs | None = None

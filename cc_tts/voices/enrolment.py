@@ -81,7 +81,7 @@ class ReferenceEncoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class ReferenceRecording:
     """Mono audio in −1 … 1. ``data``: the bytes of its file, by which its voice is found again."""
 
     audio: Samples
@@ -94,7 +94,7 @@ class Recording:
 
 
 def enrol(
-    recording: Recording,
+    recording: ReferenceRecording,
     words: str | None,
     encoder: ReferenceEncoder,
     *,
@@ -177,7 +177,7 @@ def check_transcript(transcript: str, duration_s: float) -> list[str]:
     return []
 
 
-def check_recording(recording: Recording, *, name: str = "recording") -> list[str]:
+def check_recording(recording: ReferenceRecording, *, name: str = "recording") -> list[str]:
     """Raise ``PromptUnusable`` for an unusable recording: too short, too long, of too low a rate, silent, overdriven, or not
     numbers. Return warnings about a poor one.
     """
@@ -205,7 +205,7 @@ def check_recording(recording: Recording, *, name: str = "recording") -> list[st
     return warnings
 
 
-def _check_form(recording: Recording, name: str) -> None:
+def _check_form(recording: ReferenceRecording, name: str) -> None:
     seconds = recording.duration_s
     if recording.rate_hz < MIN_RATE_HZ:
         raise PromptUnusable(

@@ -15,8 +15,8 @@ from cc_tts.tracing.span import Span
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks import signing
 from cc_tts.webhooks.post import HttpPost, Outcome
-from cc_tts.webhooks.queue import Delivery, DeliveryQueue, DropReason
-from cc_tts.webhooks.target import Target
+from cc_tts.webhooks.queue import DeliveryQueue, DropReason, EventDelivery
+from cc_tts.webhooks.target import WebhookTarget
 
 FIRST_RETRY_S: Final = 1.0
 """The wait after the first failure; it doubles with each further one (unmeasured)."""
@@ -41,15 +41,15 @@ class Endpoint:
 
     def __init__(
         self,
-        target: Target,
+        target: WebhookTarget,
         config: WebhooksConfig,
         *,
         clock: Clock,
         metrics: Metrics,
         post: HttpPost,
-        settle: Callable[[Target, Delivery], None],
+        settle: Callable[[WebhookTarget, EventDelivery], None],
         tracer: Tracer,
-        on_answer: Callable[[Target, Delivery, bytes], None],
+        on_answer: Callable[[WebhookTarget, EventDelivery, bytes], None],
     ) -> None:
         self.target = target
         self._config = config
@@ -92,13 +92,13 @@ class Endpoint:
         """Whether it has failed so often that it is only probed."""
         return self._num_failures >= self._config.breaker_failures
 
-    def retarget(self, target: Target) -> None:
+    def retarget(self, target: WebhookTarget) -> None:
         """Send to this target from now on; a disabled endpoint is tried again."""
         self.target = target
         self._max_in_flight = target.max_in_flight
         self._restore()
 
-    def put(self, delivery: Delivery) -> None:
+    def put(self, delivery: EventDelivery) -> None:
         if self.is_disabled:
             self._dropped(delivery, "disabled")
             return
@@ -149,7 +149,7 @@ class Endpoint:
             self._tasks.begin(self._attempt(delivery))
         return None
 
-    async def _attempt(self, delivery: Delivery) -> None:
+    async def _attempt(self, delivery: EventDelivery) -> None:
         delivery.num_attempts += 1
         more = {"cctts-seq": str(delivery.seq)}
         if delivery.call_id is not None:
@@ -173,7 +173,7 @@ class Endpoint:
             self._note_queue()
             self._wake.set()
 
-    def _span(self, delivery: Delivery) -> Span | None:
+    def _span(self, delivery: EventDelivery) -> Span | None:
         """Begin the span of an attempt. It is linked to the call, since it may outlive that."""
         if delivery.trace is None:
             return None
@@ -199,7 +199,7 @@ class Endpoint:
         self._metrics.webhook_attempts.labels(webhook=self.target.name, result=result).inc()
         return outcome
 
-    def _conclude(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _conclude(self, delivery: EventDelivery, outcome: Outcome) -> None:
         if outcome.is_taken:
             self._taken(delivery, outcome)
             return
@@ -217,7 +217,7 @@ class Endpoint:
         self._slow_down(outcome, now_ns)
         self._retry(delivery, outcome, now_ns)
 
-    def _taken(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _taken(self, delivery: EventDelivery, outcome: Outcome) -> None:
         self.queue.finish(delivery)
         if delivery.is_durable:
             self._settle(self.target, delivery)
@@ -247,7 +247,7 @@ class Endpoint:
             until_ns = now_ns + round(outcome.retry_after_s * 1e9)
             self._paused_until_ns = max(self._paused_until_ns, until_ns)
 
-    def _retry(self, delivery: Delivery, outcome: Outcome, now_ns: int) -> None:
+    def _retry(self, delivery: EventDelivery, outcome: Outcome, now_ns: int) -> None:
         wait_s = min(FIRST_RETRY_S * 2 ** min(delivery.num_attempts - 1, 20), MAX_RETRY_S)
         wait_s *= random.uniform(1 - JITTER_SHARE, 1 + JITTER_SHARE)  # noqa: S311 - spreads load, no secret
         due_ns = now_ns + round(max(wait_s, outcome.retry_after_s or 0.0) * 1e9)
@@ -255,7 +255,7 @@ class Endpoint:
         if self.is_disabled:
             self.queue.clear("disabled")
 
-    def _dropped(self, delivery: Delivery, reason: DropReason) -> None:
+    def _dropped(self, delivery: EventDelivery, reason: DropReason) -> None:
         self.num_dropped += 1
         self._metrics.webhooks_dropped.labels(reason=reason).inc()
         if delivery.is_durable:

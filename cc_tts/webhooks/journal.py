@@ -39,7 +39,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.webhook} {self.id}"
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JournalLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line: an event, or the key of an event that was accepted or given up."""
 
     keep: Kept | None = None
@@ -49,7 +49,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 log = logs.get(__name__)
 
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(Line)
+_DECODER: Final = msgspec.json.Decoder(JournalLine)
 
 
 class Journal:
@@ -76,7 +76,7 @@ class Journal:
             return []
         try:
             found = await asyncio.to_thread(_left_over, self._file)
-            self._left = {kept.key: _line(Line(keep=kept)) for kept in found}
+            self._left = {kept.key: _line(JournalLine(keep=kept)) for kept in found}
             await self._writer.start(tuple(self._left.values()))
         except OSError as error:
             raise ConfigError(f"webhooks.file: {self._file}: {error.strerror}") from None
@@ -89,12 +89,12 @@ class Journal:
 
     def keep(self, kept: Kept) -> None:
         if self._writer is not None:
-            self._left[kept.key] = line = _line(Line(keep=kept))
+            self._left[kept.key] = line = _line(JournalLine(keep=kept))
             self._writer.add(line)
 
     def settle(self, key: str) -> None:
         if self._writer is not None and self._left.pop(key, None) is not None:
-            self._writer.add(_line(Line(settled=key)))
+            self._writer.add(_line(JournalLine(settled=key)))
 
     def _compacted(self) -> Sequence[bytes] | None:
         """Return the unsettled lines, once most lines of the file are settled."""
@@ -104,7 +104,7 @@ class Journal:
         return tuple(self._left.values()) if is_worth_it else None
 
 
-def _line(line: Line) -> bytes:
+def _line(line: JournalLine) -> bytes:
     return _ENCODER.encode(line) + b"\n"
 
 

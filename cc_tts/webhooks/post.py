@@ -16,7 +16,7 @@ import aiohttp
 from cc_tts.clock import Clock
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.egress.http import GuardedClient, failure, read_at_most
-from cc_tts.webhooks.target import Target
+from cc_tts.webhooks.target import WebhookTarget
 
 MAX_ANSWER_BYTES: Final = 65_536
 """The most that is read of a response (unmeasured): as much as a JSON body of the API with a long text."""
@@ -63,7 +63,9 @@ class HttpPost:
         for client in self._clients.values():
             await client.close()
 
-    async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
+    async def __call__(
+        self, target: WebhookTarget, headers: dict[str, str], body: bytes, *, wants_answer: bool
+    ) -> Outcome:
         """Send ``body`` to the target, and wait for a response up to the target's timeout."""
         begun_ns = self._clock.now_ns()
         try:

@@ -25,7 +25,7 @@ DROP_REASONS: Final[tuple[DropReason, ...]] = get_args(DropReason)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Delivery:
+class EventDelivery:
     """One event for one endpoint. ``is_durable``: it survives a restart. All instants are on CLOCK_MONOTONIC."""
 
     id: str
@@ -51,15 +51,17 @@ class Delivery:
 class DeliveryQueue:
     """``on_drop`` is called for each event that is given up."""
 
-    def __init__(self, *, max_queued: int, order_hold_ns: int, on_drop: Callable[[Delivery, DropReason], None]) -> None:
+    def __init__(
+        self, *, max_queued: int, order_hold_ns: int, on_drop: Callable[[EventDelivery, DropReason], None]
+    ) -> None:
         self.max_queued = max_queued
         self.order_hold_ns = order_hold_ns
         self._on_drop = on_drop
-        self._lanes: dict[str | None, deque[Delivery]] = {}
-        self._due: list[tuple[int, int, Delivery]] = []
+        self._lanes: dict[str | None, deque[EventDelivery]] = {}
+        self._due: list[tuple[int, int, EventDelivery]] = []
         self._serial = itertools.count()
-        self._live: dict[Delivery, None] = {}
-        self._durable: dict[Delivery, None] = {}
+        self._live: dict[EventDelivery, None] = {}
+        self._durable: dict[EventDelivery, None] = {}
 
     def __len__(self) -> int:
         return len(self._live) + len(self._durable)
@@ -70,7 +72,7 @@ class DeliveryQueue:
         created_ns = min((first.created_ns for first in firsts if first is not None), default=None)
         return None if created_ns is None else round((now_ns - created_ns) / 1e9, 3)
 
-    def put(self, delivery: Delivery) -> None:
+    def put(self, delivery: EventDelivery) -> None:
         """Queue an event. If there is no room, the oldest event that is not durable is given up, else the oldest durable
         one.
         """
@@ -82,7 +84,7 @@ class DeliveryQueue:
         if len(lane) == 1:
             self._push(delivery)
 
-    def take(self, now_ns: int) -> Delivery | None:
+    def take(self, now_ns: int) -> EventDelivery | None:
         """Return the next event that is due; :meth:`finish` or :meth:`retry` follows."""
         while self._due and self._due[0][0] <= now_ns:
             delivery = heapq.heappop(self._due)[2]
@@ -100,11 +102,11 @@ class DeliveryQueue:
     def next_due_ns(self) -> int | None:
         return self._due[0][0] if self._due else None
 
-    def finish(self, delivery: Delivery) -> None:
+    def finish(self, delivery: EventDelivery) -> None:
         self._forget(delivery)
         self._advance(delivery)
 
-    def retry(self, delivery: Delivery, *, due_ns: int, now_ns: int, may_pass: bool = True) -> None:
+    def retry(self, delivery: EventDelivery, *, due_ns: int, now_ns: int, may_pass: bool = True) -> None:
         """Repeat the event from ``due_ns`` on. ``may_pass``: later events of its call may overtake it in time."""
         delivery.is_in_flight, delivery.due_ns = False, min(due_ns, delivery.expires_ns)
         if not may_pass:
@@ -136,7 +138,7 @@ class DeliveryQueue:
             if not delivery.is_in_flight:
                 self.drop(delivery, reason)
 
-    def drop(self, delivery: Delivery, reason: DropReason) -> None:
+    def drop(self, delivery: EventDelivery, reason: DropReason) -> None:
         self._forget(delivery)
         self._on_drop(delivery, reason)
         delivery.body = b""
@@ -148,12 +150,12 @@ class DeliveryQueue:
                 self.drop(oldest, "overflow")
                 return
 
-    def _forget(self, delivery: Delivery) -> None:
+    def _forget(self, delivery: EventDelivery) -> None:
         delivery.is_over, delivery.is_in_flight = True, False
         self._live.pop(delivery, None)
         self._durable.pop(delivery, None)
 
-    def _let_pass(self, delivery: Delivery, from_ns: int) -> None:
+    def _let_pass(self, delivery: EventDelivery, from_ns: int) -> None:
         """Let the later events of a call overtake one of them."""
         delivery.is_late = True
         lane = self._lanes[delivery.call_id]
@@ -162,7 +164,7 @@ class DeliveryQueue:
             waiting.due_ns = from_ns
         self._show_head(delivery.call_id)
 
-    def _advance(self, delivery: Delivery) -> None:
+    def _advance(self, delivery: EventDelivery) -> None:
         """Move the next event of the call to the head, unless it has overtaken this one."""
         if not delivery.is_late:
             self._lanes[delivery.call_id].popleft()
@@ -177,5 +179,5 @@ class DeliveryQueue:
         else:
             del self._lanes[call_id]
 
-    def _push(self, delivery: Delivery) -> None:
+    def _push(self, delivery: EventDelivery) -> None:
         heapq.heappush(self._due, (delivery.due_ns, next(self._serial), delivery))

@@ -10,7 +10,7 @@ from cc_tts.config.webhooks import PER_CALL, key_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class WebhookTarget:
     """The address of events. ``types`` empty: all; ``tenant`` empty: the events of every tenant. ``of_call``: a client chose
     it for a call, so its address must be in ``webhooks.allowed_hosts``.
     """

@@ -25,8 +25,8 @@ from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks.endpoint import Endpoint
 from cc_tts.webhooks.journal import Journal, Kept
 from cc_tts.webhooks.post import HttpPost, Outcome
-from cc_tts.webhooks.queue import DROP_REASONS, Delivery
-from cc_tts.webhooks.target import Target
+from cc_tts.webhooks.queue import DROP_REASONS, EventDelivery
+from cc_tts.webhooks.target import WebhookTarget
 
 DURABLE: Final = frozenset({"call.terminated", "call.gather_complete"})
 """Events that are kept until they are accepted; of ``call.recording`` only those with ``saved``."""
@@ -74,7 +74,9 @@ class Webhooks:
         self._http = HttpPost(clock, lambda: self._allowed)
         self._journal = Journal(Path(config.file).expanduser() if config.file else None, metrics)
         self._call_endpoints: dict[tuple[str, str], Endpoint] = {}
-        self.on_answer: Callable[[Target, str, bytes, str], None] = lambda _target, _call_id, _answer, _why_late: None
+        self.on_answer: Callable[[WebhookTarget, str, bytes, str], None] = (
+            lambda _target, _call_id, _answer, _why_late: None
+        )
         self.endpoints: dict[str, Endpoint] = {}
         """The endpoints of the configuration, by name."""
         for reason in DROP_REASONS:
@@ -86,7 +88,7 @@ class Webhooks:
         return [*self.endpoints.values(), *self._call_endpoints.values()]
 
     def reload(self, config: WebhooksConfig) -> None:
-        targets = {name: Target.configured(name, each) for name, each in config.named.items()}
+        targets = {name: WebhookTarget.configured(name, each) for name, each in config.named.items()}
         for name in self.endpoints.keys() - targets.keys():
             gone = self.endpoints.pop(name)
             gone.is_disabled = True
@@ -98,7 +100,7 @@ class Webhooks:
             elif endpoint.target != target:
                 endpoint.retarget(target)
 
-    def _endpoint(self, target: Target) -> Endpoint:
+    def _endpoint(self, target: WebhookTarget) -> Endpoint:
         return Endpoint(
             target,
             self._config,
@@ -166,11 +168,11 @@ class Webhooks:
         """Return why a call may not have this endpoint; empty if it may."""
         if not self._config.allow_per_call:
             return "webhooks.allow_per_call of the configuration is off"
-        if not self._allowed.has(Target.chosen(webhook).url.raw_host or ""):
+        if not self._allowed.has(WebhookTarget.chosen(webhook).url.raw_host or ""):
             return "this host is not in webhooks.allowed_hosts: add it to the configuration"
         return ""
 
-    def settle(self, target: Target, delivery: Delivery) -> None:
+    def settle(self, target: WebhookTarget, delivery: EventDelivery) -> None:
         self._journal.settle(f"{target.name} {delivery.id}")
 
     def _of_call(self, webhook: CallWebhook) -> Endpoint | None:
@@ -180,7 +182,7 @@ class Webhooks:
             if len(self._call_endpoints) >= MAX_CALL_ENDPOINTS and not self._forget_idle():
                 self._metrics.webhooks_dropped.labels(reason="overflow").inc()
                 return None
-            endpoint = self._call_endpoints[key] = self._endpoint(Target.chosen(webhook))
+            endpoint = self._call_endpoints[key] = self._endpoint(WebhookTarget.chosen(webhook))
         return endpoint
 
     def _forget_idle(self) -> bool:
@@ -191,11 +193,11 @@ class Webhooks:
                 return True
         return False
 
-    def _delivery(self, event: Envelope | Kept, body: bytes, *, at_s: float, is_durable: bool) -> Delivery:
+    def _delivery(self, event: Envelope | Kept, body: bytes, *, at_s: float, is_durable: bool) -> EventDelivery:
         now_ns = self._clock.now_ns()
         created_ns = now_ns - round(max(0.0, self._clock.wall_s() - at_s) * 1e9)
         lasts_s = self._config.durable_s if is_durable else self._config.live_s
-        return Delivery(
+        return EventDelivery(
             id=event.id,
             type=event.type,
             call_id=event.call_id,
@@ -207,7 +209,7 @@ class Webhooks:
             due_ns=now_ns,
         )
 
-    def _keep(self, target: Target, event: Envelope, body: bytes) -> None:
+    def _keep(self, target: WebhookTarget, event: Envelope, body: bytes) -> None:
         own = target.of_call
         self._journal.keep(
             Kept(
@@ -235,7 +237,7 @@ class Webhooks:
             return
         endpoint.put(self._delivery(kept, kept.body.encode(), at_s=kept.at_s, is_durable=True))
 
-    def _answered(self, target: Target, delivery: Delivery, answer: bytes) -> None:
+    def _answered(self, target: WebhookTarget, delivery: EventDelivery, answer: bytes) -> None:
         age_ms = (self._clock.now_ns() - delivery.created_ns) / 1e6
         if delivery.call_id is None or answer.strip() in (b"", b"{}"):
             return

@@ -14,7 +14,7 @@ from aiohttp import ClientSession, ClientTimeout, web
 from cc_tts.api.admin.operations import Operations
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
-from cc_tts.api.http.connections import Listener
+from cc_tts.api.http.connections import HttpListener
 from cc_tts.api.webhooks.answers import IncomingAnswers
 from cc_tts.calls.call import Call
 from cc_tts.calls.events.bus import EventBus
@@ -263,7 +263,7 @@ class RunningApi:
     app: web.Application
     session: ClientSession
     port: int
-    listener: Listener
+    listener: HttpListener
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
@@ -348,7 +348,7 @@ async def running_api(
     registry.webhooks.on_answer = IncomingAnswers(context).take
     app = build_app(context)
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)
-    listener = Listener(app, http, clock=context.clock, shutdown_timeout=shutdown_timeout_s, **options)
+    listener = HttpListener(app, http, clock=context.clock, shutdown_timeout=shutdown_timeout_s, **options)
     try:
         await registry.webhooks.start()
         await listener.start()

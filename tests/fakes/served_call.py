@@ -12,7 +12,7 @@ from aiohttp import ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsg
 
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
-from cc_tts.api.http.connections import Listener
+from cc_tts.api.http.connections import HttpListener
 from cc_tts.calls.call import Call
 from cc_tts.calls.incoming import MediaConnector
 from cc_tts.clock import MonotonicClock
@@ -74,7 +74,7 @@ async def served(
         on_drain=lambda: None,
         tenants=services.tenants,
     )
-    listener = Listener(build_app(context), http, clock=clock, shutdown_timeout=1.0)
+    listener = HttpListener(build_app(context), http, clock=clock, shutdown_timeout=1.0)
     await listener.start()
     ua.start()
     call = exchange.registry.call(exchange.talking("silent"))

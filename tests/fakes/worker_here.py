@@ -10,17 +10,17 @@ from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.engines.worker.loop import WorkerLoop
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import ChildChannel, Message, Record
-from cc_tts.processes.child import Link
+from cc_tts.processes.child import ChildLink
 from cc_tts.processes.peer import ProcessState
 
 
-class LinkHere(Link, ChildChannel):
+class LinkHere(ChildLink, ChildChannel):
     """Both ends of the channel to a worker of this process; ``tell`` gets what the worker sends."""
 
     has_backlog = False
 
     def __init__(self, tell: Callable[[Message, bytes], None]) -> None:
-        Link.__init__(self, self)
+        ChildLink.__init__(self, self)
         self.came: list[Record] = []
         self._tell = tell
 

@@ -376,7 +376,7 @@ def mrcp(data: bytes) -> None:
 
 def mrcp_offer(data: bytes) -> None:
     offer = mrcp_sdp.read(data.decode("utf-8", "surrogateescape"))
-    accepted = tuple(mrcp_sdp.Accepted() for _ in offer)
+    accepted = tuple(mrcp_sdp.AcceptedMedia() for _ in offer)
     answer = mrcp_sdp.answer(offer, accepted, address="192.0.2.7", sdp_id=1, version=1)
     assert answer.count("\r\nm=") == len(offer)
 
@@ -412,8 +412,8 @@ TARGETS: Final[Mapping[str, Target]] = {
     "websockets": Target(websockets, _STREAM),
     "channel": Target(channel, (b"\x0c\x00\x00\x00\x00\x00\x00\x00\x82\xa4type\xa4Ping",)),
     "files": Target(files, (WAV,)),
-    "mrcp": Target(mrcp, (MRCP,), (mrcp_message.Malformed,)),
-    "mrcp_offer": Target(mrcp_offer, (MRCP_OFFER,), (mrcp_sip.Refusal,)),
+    "mrcp": Target(mrcp, (MRCP,), (mrcp_message.MalformedMessage,)),
+    "mrcp_offer": Target(mrcp_offer, (MRCP_OFFER,), (mrcp_sip.SipRefusal,)),
     "mrcp_request": Target(mrcp_request, (INVITE, RESPONSE)),
     "rtp": Target(rtp, (FORM_OF_RTP,), (packets.RtpError,)),
     "http_heads": Target(http_heads, (b"text/event-stream, */*", b"http://localhost:8080", b"evt_0123abcd_1")),

@@ -11,7 +11,7 @@ from yarl import URL
 from cc_tts.api.prompts.fetch import HttpFetch
 from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.errors import FetchFailed, UrlNotAllowed
-from cc_tts.speech.staged.urls import Fetched
+from cc_tts.speech.staged.urls import FetchedFile
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +43,7 @@ async def serving(answer: Answer, *, is_endless: bool = False) -> AsyncIterator[
 
 async def fetch(
     port: int, *, host: str = "127.0.0.1", hosts: tuple[str, ...] = ("127.0.0.0/8",), **validators: str
-) -> Fetched:
+) -> FetchedFile:
     client = HttpFetch(PromptsConfig(allowed_hosts=hosts, max_upload_bytes=MAX_BYTES))
     try:
         async with asyncio.timeout(5):
@@ -61,7 +61,7 @@ def response(body: bytes = b"audio", *headers: str, status: str = "200 OK", leng
 async def test_a_file_comes_with_what_allows_to_keep_it() -> None:
     whole = response(b"audio", 'ETag: "v1"', "Last-Modified: then", "Cache-Control: public, Max-Age=90", "Age: 30")
     async with serving(lambda _: whole) as (port, heads):
-        assert await fetch(port) == Fetched(data=b"audio", etag='"v1"', last_modified="then", fresh_s=60.0)
+        assert await fetch(port) == FetchedFile(data=b"audio", etag='"v1"', last_modified="then", fresh_s=60.0)
     assert heads[0].startswith(b"GET /a%2Fb.wav?token=x HTTP/1.1\r\n")
     assert b"Accept-Encoding: identity\r\n" in heads[0]
 

@@ -13,7 +13,7 @@ pytest.importorskip("grpc")
 
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.engines.remote import source_limit, wire
-from cc_tts.engines.remote.wire import SERVING, Channel, Endpoint, connect, listening
+from cc_tts.engines.remote.wire import SERVING, Channel, WorkerEndpoint, connect, listening
 from cc_tts.engines.worker.messages import TO_WORKER
 from cc_tts.processes.channel import Message, Ready
 from lab.ports import free_ports
@@ -67,7 +67,10 @@ async def told_by_a_worker(port: int, token: str) -> tuple[list[Message], list[s
         heard.set()
 
     client = await connect(
-        Endpoint("127.0.0.1", port, is_tls=False), RemoteConfig(token=token), on_record=on_record, on_closed=on_closed
+        WorkerEndpoint("127.0.0.1", port, is_tls=False),
+        RemoteConfig(token=token),
+        on_record=on_record,
+        on_closed=on_closed,
     )
     async with asyncio.timeout(WITHIN_S):
         await heard.wait()
@@ -147,7 +150,7 @@ async def test_a_server_stays_whoever_else_comes_from_its_address(small_port: in
     reasons: list[str] = []
     ready = asyncio.Event()
     server = await connect(
-        Endpoint("127.0.0.1", small_port, is_tls=False),
+        WorkerEndpoint("127.0.0.1", small_port, is_tls=False),
         REMOTE,
         on_record=lambda _message, _payload: ready.set(),
         on_closed=reasons.append,

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from cc_tts.softphone.report import CallReport, Ending, RtpReport
+from cc_tts.softphone.report import RtpReport, SoftphoneEnding, SoftphoneReport
 
 
-def call_report(**changes: Any) -> CallReport:
+def call_report(**changes: Any) -> SoftphoneReport:
     """A call that was answered a second after its INVITE, and that the far side ended 2 s later."""
     known: dict[str, Any] = dict.fromkeys(("ringing_ms", "recording", "speak"))
     known |= {"call": "1", "uri": "sip:a@b", "sip_call_id": "xyz", "codec": "pcmu", "rtp": RtpReport(packets=3)}
     known |= {
-        "ending": Ending("completed", "them", 200, "OK"),
+        "ending": SoftphoneEnding("completed", "them", 200, "OK"),
         "trying_ms": 1.0,
         "answered_ms": 1000.0,
         "talk_ms": 2000.0,
@@ -19,4 +19,4 @@ def call_report(**changes: Any) -> CallReport:
     known |= dict.fromkeys(("first_rtp_at_ns", "first_speech_at_ns"), 1)
     known |= {"answer_to_first_rtp_ms": 5.0, "answer_to_first_speech_ms": 25.0}
     known |= dict.fromkeys(("talkspurts", "dtmf_sent", "dtmf_received"), ())
-    return CallReport(**known | changes)
+    return SoftphoneReport(**known | changes)

@@ -66,7 +66,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 log = logs.get(__name__)
 
 
-class Connection(web.RequestHandler):
+class HttpConnection(web.RequestHandler):
     """One connection. It is idle until a whole request head has arrived, and again after the response.
 
     ``is_half_closed``: the client has ended its side, and waits for the responses to whole requests. To a stream that is the
@@ -75,7 +75,7 @@ class Connection(web.RequestHandler):
 
     __slots__ = ("_head_timer", "_last_body", "_listener", "_num_ended", "idle_since_ns", "is_half_closed", "source")
 
-    def __init__(self, listener: "Listener", server: web.Server, source: str) -> None:
+    def __init__(self, listener: "HttpListener", server: web.Server, source: str) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **_OPTIONS)
         self._listener = listener
         self._head_timer: asyncio.TimerHandle | None = None
@@ -153,7 +153,7 @@ class Connection(web.RequestHandler):
             self._head_timer = None
 
 
-class Listener:
+class HttpListener:
     """Serves an application. ``runner_options`` are those of ``web.AppRunner``. A handler is not cancelled when its client
     disconnects, so that a call is never left half placed.
     """
@@ -165,7 +165,7 @@ class Listener:
         self._host, self._port = http.host, http.port
         self._max_per_source = http.max_connections_per_source
         self._max_connections = http.max_connections
-        self._connections: set[Connection] = set()
+        self._connections: set[HttpConnection] = set()
         self._sockets: list[socket.socket] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._connecting: set[asyncio.Task[None]] = set()
@@ -209,7 +209,7 @@ class Listener:
             listening.close()
         await self._runner.cleanup()
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
 
     async def _accept_all(self, listening: socket.socket) -> None:
@@ -240,13 +240,13 @@ class Listener:
             return
         server = self._runner.server
         assert server is not None  # the runner is set up
-        connection = Connection(self, server, source)
+        connection = HttpConnection(self, server, source)
         self._connections.add(connection)
         task = asyncio.create_task(self._connect(connection, accepted))  # the next connection need not wait
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, connection: Connection, accepted: socket.socket) -> None:
+    async def _connect(self, connection: HttpConnection, accepted: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
         except BaseException as error:
@@ -256,7 +256,7 @@ class Listener:
                 raise
             log.exception("connection_failed")
 
-    async def _make_room(self, open_now: "set[Connection] | list[Connection]") -> bool:
+    async def _make_room(self, open_now: "set[HttpConnection] | list[HttpConnection]") -> bool:
         idle = [each for each in open_now if each.idle_since_ns is not None and each.transport is not None]
         if not idle:
             return False
@@ -286,7 +286,7 @@ def is_gone(request: web.BaseRequest) -> bool:
     """Whether the client takes no more of a stream."""
     if request.transport is None or request.transport.is_closing():
         return True
-    return isinstance(request.protocol, Connection) and request.protocol.is_half_closed
+    return isinstance(request.protocol, HttpConnection) and request.protocol.is_half_closed
 
 
 def abort(request: web.BaseRequest) -> None:

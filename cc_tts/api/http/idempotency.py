@@ -21,7 +21,7 @@ _TRY_AGAIN: Final = frozenset({408, 429})
 _SERVER_ERRORS: Final = 500
 
 
-class Key(NamedTuple):
+class ResponseKey(NamedTuple):
     """The key of a stored response: the token's holder (``auth.Holder.key``), the method, the path and the
     header's value.
     """
@@ -75,14 +75,14 @@ class IdempotencyStore:
         self._clock = clock
         self._ttl_ns = round(ttl_s * 1e9)
         self._max_keys = max_keys
-        self._entries: dict[Key, _Entry] = {}
-        self._room: SharedRoom[Key] = SharedRoom()
+        self._entries: dict[ResponseKey, _Entry] = {}
+        self._room: SharedRoom[ResponseKey] = SharedRoom()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     async def run_once(
-        self, key: Key, fingerprint: bytes, work: Callable[[], Coroutine[Any, Any, StoredResponse]]
+        self, key: ResponseKey, fingerprint: bytes, work: Callable[[], Coroutine[Any, Any, StoredResponse]]
     ) -> tuple[StoredResponse, bool]:
         """Run ``work``, or return the response of the first request with this key.
 
@@ -117,11 +117,11 @@ class IdempotencyStore:
         await cancel_all(*tasks)
         self._entries.clear()
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: ResponseKey) -> None:
         self._entries.pop(key, None)
         self._room.discard(key)
 
-    def _finished(self, key: Key, task: asyncio.Task[StoredResponse]) -> None:
+    def _finished(self, key: ResponseKey, task: asyncio.Task[StoredResponse]) -> None:
         if task.cancelled() or task.exception() is not None or not task.result().is_final:
             self._forget(key)
 
@@ -133,7 +133,7 @@ class IdempotencyStore:
                 return
             self._forget(key)
 
-    def _make_room(self, key: Key) -> None:
+    def _make_room(self, key: ResponseKey) -> None:
         self._room.add(key, key.holder)
         if len(self._room) <= self._max_keys:
             return

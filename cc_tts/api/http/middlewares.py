@@ -23,8 +23,8 @@ from aiohttp import web
 from cc_tts import logs
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import auth, bodies, problems
-from cc_tts.api.http.connections import SERVER, Connection, abort, is_gone
-from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
+from cc_tts.api.http.connections import SERVER, HttpConnection, abort, is_gone
+from cc_tts.api.http.idempotency import IdempotencyStore, ResponseKey, StoredResponse, check_key
 from cc_tts.api.http.route import CALL_ID, WAS_THERE, Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
@@ -60,7 +60,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The outermost layer: every outcome becomes a response, a metric and a log line."""
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
-    connection = request.protocol if isinstance(request.protocol, Connection) else None
+    connection = request.protocol if isinstance(request.protocol, HttpConnection) else None
     if connection is not None:
         connection.request_began()
     _request_id.set(_id_of(request))
@@ -184,7 +184,7 @@ def guarded(route: Route) -> Handler:
             _check_node(request)
         _check_query(request, route)
         values = request.headers.getall("Idempotency-Key", []) if route.method == "POST" else []
-        key = Key(holder.key, route.method, request.path, check_key(values)) if values else None
+        key = ResponseKey(holder.key, route.method, request.path, check_key(values)) if values else None
         body = b""
         is_file = route.takes_files and request.content_type in route.other_bodies
         timeout_s = UPLOAD_TIMEOUT_S if is_file else http.request_timeout_s
@@ -261,7 +261,7 @@ async def _call(
     return bodies.response(result, status=status, headers=headers)
 
 
-async def _once(request: web.Request, key: Key, body: bytes, work: Handler) -> web.Response:
+async def _once(request: web.Request, key: ResponseKey, body: bytes, work: Handler) -> web.Response:
     store = request.app[IDEMPOTENCY]
 
     async def make() -> StoredResponse:

@@ -46,7 +46,7 @@ class Frame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     """Base of the JSON messages of our own clients."""
 
 
-class Connection(ABC, Generic[T]):
+class StreamConnection(ABC, Generic[T]):
     """``kind`` names the connection in the log; ``fields`` are further fields of its log lines. :meth:`close` it after
     :meth:`run`.
     """
@@ -154,7 +154,7 @@ class Connection(ABC, Generic[T]):
 
 
 async def serve(
-    request: web.Request, open_connection: Callable[[], Connection[Any]], *, max_frame_bytes: int
+    request: web.Request, open_connection: Callable[[], StreamConnection[Any]], *, max_frame_bytes: int
 ) -> web.StreamResponse:
     socket = websocket.new_socket(max_frame_bytes=max_frame_bytes, autoping=False)
     if not socket.can_prepare(request):

@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import WSMessage, WSMsgType
 from prometheus_client import Counter
 
-from cc_tts.api.media.connection import Connection
+from cc_tts.api.media.connection import StreamConnection
 from cc_tts.api.media.dialect import ClearAudio, Dialect, EndAudio, Item, MarkAudio, TextCommand
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.messages import FramesDropped, MediaDirection, MediaError, MediaMessage
@@ -63,7 +63,7 @@ class MediaOutbox(Outbox[Item]):
             self.put(FramesDropped(frames=num_dropped))
 
 
-class MediaConnection(Connection[Item]):
+class MediaConnection(StreamConnection[Item]):
     """``clears``, ``hangs_up``: what happens when it ends, as in :meth:`.MediaStream.close`.
 
     Raises:

@@ -89,7 +89,7 @@ class CartesiaText(msgspec.Struct, frozen=True, kw_only=True):
         return TextContent("", self.voice.id, self.language, speed)
 
 
-class Incoming(CartesiaText, frozen=True, kw_only=True):
+class CartesiaMessage(CartesiaText, frozen=True, kw_only=True):
     """A message of a client. Those of a context but the first need its id and the transcript only."""
 
     transcript: str = ""
@@ -160,14 +160,14 @@ async def list_voices_for_cartesia(request: web.Request) -> ListedVoices:
 class CartesiaConnection(SpeechConnection):
     """A client of Cartesia. The first message of a connection says which audio all of its contexts have."""
 
-    frames = Incoming
+    frames = CartesiaMessage
 
     def __init__(self, request: web.Request) -> None:
         output = CartesiaFormat().output
         super().__init__(request, TextContent(""), output, idle_timeout_s=IDLE_TIMEOUT_S)
         self._first_format: CartesiaFormat | None = None
 
-    def obey(self, incoming: Incoming) -> None:
+    def obey(self, incoming: CartesiaMessage) -> None:
         self.current_id = context_id = incoming.context_id or ONLY
         if incoming.cancel:
             self.interrupt(context_id)
@@ -197,7 +197,7 @@ class CartesiaConnection(SpeechConnection):
         told = {"message": error.detail or error.title, "title": error.title, "error_code": error.code}
         return [_message(context_id, "error", **told, error=error.code, done=True, status_code=error.http_status)]
 
-    def _check_first(self, incoming: Incoming) -> None:
+    def _check_first(self, incoming: CartesiaMessage) -> None:
         """Check the first message of a context; the first of all says which audio the connection has."""
         if not incoming.voice.id:
             raise MalformedRequest.about(FieldError("/voice", "the first message of a context names its voice"))

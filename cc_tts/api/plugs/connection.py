@@ -25,7 +25,7 @@ from cc_tts.api.events.websocket import as_json
 from cc_tts.api.http import bodies
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.media import connection
-from cc_tts.api.media.connection import Connection
+from cc_tts.api.media.connection import StreamConnection
 from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.encoder import Output
 from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, SpeechContext, refuse_if_draining
@@ -52,7 +52,7 @@ Message = bytes | dict[str, Any]
 Messages = Sequence[Message]
 
 
-class SpeechConnection(Connection[Message]):
+class SpeechConnection(StreamConnection[Message]):
     """``takes_turns``: a context is spoken after the previous one, since the client cannot tell their audio apart."""
 
     end = (WSCloseCode.OK, b"")

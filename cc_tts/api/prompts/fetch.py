@@ -13,7 +13,7 @@ from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.egress.http import GuardedClient, failure, is_not_allowed, read_at_most
 from cc_tts.errors import FetchFailed, UrlNotAllowed
-from cc_tts.speech.staged.urls import Fetched
+from cc_tts.speech.staged.urls import FetchedFile
 
 MAX_VALIDATOR_CHARS: Final = 1024
 """A longer ``ETag`` or ``Last-Modified`` is not sent back (unmeasured)."""
@@ -33,7 +33,7 @@ class HttpFetch:
     async def close(self) -> None:
         await self._client.close()
 
-    async def __call__(self, url: URL, *, etag: str = "", last_modified: str = "") -> Fetched:
+    async def __call__(self, url: URL, *, etag: str = "", last_modified: str = "") -> FetchedFile:
         headers = dict(_HEADERS)
         if etag:
             headers["If-None-Match"] = etag
@@ -49,7 +49,7 @@ class HttpFetch:
                 raise UrlNotAllowed(failure(error)) from None
             raise FetchFailed(f"{url.raw_host}: {failure(error)}") from None
 
-    async def _taken(self, response: aiohttp.ClientResponse, *, is_conditional: bool) -> Fetched:
+    async def _taken(self, response: aiohttp.ClientResponse, *, is_conditional: bool) -> FetchedFile:
         status, headers = response.status, response.headers
         is_same = status == _NOT_MODIFIED and is_conditional
         if status != _OK and not is_same:
@@ -58,7 +58,7 @@ class HttpFetch:
         if not is_same and headers.get("Content-Encoding", "identity").lower() != "identity":
             raise FetchFailed("it sends the file compressed, though asked not to")
         directives = _directives(headers.get("Cache-Control", ""))
-        return Fetched(
+        return FetchedFile(
             data=None if is_same else await self._body(response),
             etag=_validator(headers.get("ETag", "")),
             last_modified=_validator(headers.get("Last-Modified", "")),

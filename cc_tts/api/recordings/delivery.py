@@ -50,7 +50,7 @@ def _allowed(config: RecordConfig) -> AllowedHosts:
     return AllowedHosts(config.upload_hosts, config.upload_networks)
 
 
-class Delivery:
+class RecordingDelivery:
     """Delivers recordings that are complete."""
 
     def __init__(self, config: RecordConfig) -> None:

@@ -14,7 +14,7 @@ from aiohttp import WSCloseCode, WSMessage, WSMsgType
 from cc_tts import logs
 from cc_tts.api.http import bodies
 from cc_tts.api.media.client_socket import STOP_TIMEOUT_S, ClientSocket, dial
-from cc_tts.api.media.connection import Connection
+from cc_tts.api.media.connection import StreamConnection
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.relay import messages
 from cc_tts.calls.relay.relay import MAX_KEPT, Relay
@@ -40,7 +40,7 @@ _OUR_REFUSALS: Final = (WSCloseCode.POLICY_VIOLATION, WSCloseCode.MESSAGE_TOO_BI
 log = logs.get(__name__)
 
 
-class RelayConnection(Connection[messages.ToApplication]):
+class RelayConnection(StreamConnection[messages.ToApplication]):
     end = (WSCloseCode.OK, b"the relay is over")
     frames = messages.Message
 

@@ -28,7 +28,7 @@ from cc_tts.errors import (
 )
 from cc_tts.processes.tasks import TaskSet
 from cc_tts.webhooks.post import MAX_ANSWER_BYTES
-from cc_tts.webhooks.target import Target
+from cc_tts.webhooks.target import WebhookTarget
 
 OF_THE_ANSWER: Final = frozenset({400, 413, 422})
 """The statuses of errors that are the fault of the answer, whatever the call is doing."""
@@ -57,11 +57,11 @@ class IncomingAnswers:
         self._answered: WeakSet[Call] = WeakSet()
         self._tasks = TaskSet()
 
-    def take(self, target: Target, call_id: str, answer: bytes, why_late: str) -> None:
+    def take(self, target: WebhookTarget, call_id: str, answer: bytes, why_late: str) -> None:
         """Carry out an answer, unless it is too late."""
         self._tasks.begin(self._follow(target, call_id, answer, why_late), f"answer to {call_id}")
 
-    async def _follow(self, target: Target, call_id: str, answer: bytes, why_late: str) -> None:
+    async def _follow(self, target: WebhookTarget, call_id: str, answer: bytes, why_late: str) -> None:
         result, call = "late" if why_late else "used", None
         try:
             call = self._context.registry.call(call_id)
@@ -77,7 +77,7 @@ class IncomingAnswers:
         self._context.metrics.webhook_answers.labels(result=result).inc()
 
     def _refuse(
-        self, target: Target, call: Call | None, code: str, detail: str, faults: Sequence[FieldError] = ()
+        self, target: WebhookTarget, call: Call | None, code: str, detail: str, faults: Sequence[FieldError] = ()
     ) -> None:
         """Log why an answer has no effect, since the application gets no response. The detail may repeat prompt text, so
         only the fields are logged.
@@ -88,7 +88,7 @@ class IncomingAnswers:
         if call is not None and call.state is not CallState.TERMINATED:
             call.publish(types.CallCommandFailed(command="webhook_answer", detail=f"{target.name}: {detail}"))
 
-    async def _act(self, target: Target, call: Call, answer: bytes) -> None:
+    async def _act(self, target: WebhookTarget, call: Call, answer: bytes) -> None:
         """Speak, gather and answer as requested.
 
         Raises:
@@ -113,7 +113,7 @@ class IncomingAnswers:
         if body.answer:
             call.accept()
 
-    def _gather(self, target: Target, call: Call, gather: GatherRequest) -> GatherRequest:
+    def _gather(self, target: WebhookTarget, call: Call, gather: GatherRequest) -> GatherRequest:
         if gather.digits_to.connection:
             raise Unprocessable.about(FieldError("/gather/digits_to/connection", "a webhook has no connection"))
         holder = Holder("", frozenset(), target.tenant)

@@ -17,7 +17,7 @@ from cc_tts.engines.enrolment.recording import read_recording
 from cc_tts.errors import AudioUnreadable, CcTtsError, ConfigError, EnrolmentFailed, EnrolmentUnavailable, Unprocessable
 from cc_tts.media.sound_file import NOT_AUDIO
 from cc_tts.voices.embedding_cache import EnrolledVoice
-from cc_tts.voices.enrolment import Recording, enrol
+from cc_tts.voices.enrolment import ReferenceRecording, enrol
 
 MAX_CPU_S: Final = 120
 """The processor time that an enrolment may take (unmeasured)."""
@@ -46,7 +46,7 @@ def make_voice(recorded: Recorded) -> EnrolledVoice:
         raise EnrolmentUnavailable(detail) from None
 
 
-def _within(max_bytes: int, data: bytes) -> Recording:
+def _within(max_bytes: int, data: bytes) -> ReferenceRecording:
     """Read the recording within a memory limit. The networks, which we trust, need more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = max_bytes if hard == resource.RLIM_INFINITY else min(max_bytes, hard)

@@ -24,8 +24,8 @@ from cc_tts.voices.embedding_cache import VoiceMetadata
 from cc_tts.voices.enrolment import (
     MAX_TRANSCRIPT_CHARS,
     PromptUnusable,
-    Recording,
     ReferenceEncoder,
+    ReferenceRecording,
     check_recording,
     enrol,
     spoken_words,
@@ -230,7 +230,7 @@ def _read_text(path: Path) -> str:
         raise PromptUnusable(f"{path}: not a text in UTF-8") from None
 
 
-def _recording(wav: Path) -> Recording:
+def _recording(wav: Path) -> ReferenceRecording:
     """Return a recording; one that no model could use is refused here, before a model is downloaded."""
     try:
         if not wav.is_file() and wav.exists():

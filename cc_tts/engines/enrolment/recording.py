@@ -4,10 +4,10 @@ import numpy as np
 
 from cc_tts.errors import AudioUnreadable
 from cc_tts.media import sound_file
-from cc_tts.voices.enrolment import MAX_DURATION_S, Recording
+from cc_tts.voices.enrolment import MAX_DURATION_S, ReferenceRecording
 
 
-def read_recording(data: bytes) -> Recording:
+def read_recording(data: bytes) -> ReferenceRecording:
     """Return the samples of an audio file at its own rate, with channels averaged. A file that is too long is read only far
     enough to see that.
 
@@ -20,4 +20,4 @@ def read_recording(data: bytes) -> Recording:
         rate_hz: int = file.samplerate
     if not len(samples):
         raise AudioUnreadable(sound_file.NO_SAMPLES)
-    return Recording(np.ascontiguousarray(samples.mean(axis=1)), rate_hz, data)
+    return ReferenceRecording(np.ascontiguousarray(samples.mean(axis=1)), rate_hz, data)

@@ -15,7 +15,7 @@ from cc_tts.clock import Clock
 from cc_tts.config.remote import GENERATION
 from cc_tts.config.schema import RemoteConfig
 from cc_tts.engines.remote import wire
-from cc_tts.engines.remote.wire import ClientChannel, Endpoint
+from cc_tts.engines.remote.wire import ClientChannel, WorkerEndpoint
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.peer import PING_INTERVAL_S, STOPPED, Peer, Sender
@@ -35,7 +35,7 @@ class RemoteConnection(Peer):
     def __init__(
         self,
         name: str,
-        endpoint: Endpoint,
+        endpoint: WorkerEndpoint,
         *,
         remote: RemoteConfig,
         engine: str,

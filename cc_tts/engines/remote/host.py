@@ -61,11 +61,11 @@ def run(config: Config, listen: str, *, generation: str = "", model: str = "") -
             f"name its device: --set '{key}=[\"cuda:1\"]'"
         )
     logs.configure(level=config.log.level, json=config.log.json, process="worker")
-    threads.run(WorkerHost(named, settings[0], generation=generation, clock=MonotonicClock()).run(host, port))
+    threads.run(WorkerServer(named, settings[0], generation=generation, clock=MonotonicClock()).run(host, port))
     return 0
 
 
-class WorkerHost:
+class WorkerServer:
     """The engine process, and the servers that use it."""
 
     def __init__(self, config: Config, settings: WorkerSettings, *, generation: str, clock: Clock) -> None:

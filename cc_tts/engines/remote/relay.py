@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from cc_tts.clock import Clock
-from cc_tts.engines.engine_core import Command, EngineLoad, StreamRequest
+from cc_tts.engines.engine_core import EngineLoad, StreamCommand, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.link import NO_LOAD, OpenStream, WorkerLink, WorkerLost
 from cc_tts.engines.worker.messages import (
@@ -54,7 +54,7 @@ class RelayedStream(OpenStream):
     def _is_waited_for(self) -> bool:
         return self._taken_ms >= self._listener.sent_ms - 1.0
 
-    def carry(self, command: Command) -> None:
+    def carry(self, command: StreamCommand) -> None:
         """Pass on a message of its server."""
         match command:
             case CancelStream():
@@ -111,7 +111,7 @@ class ConnectedServer:
             case StreamRequest():
                 if message.stream_id not in self.streams:
                     self._open(message)
-            case Command() if (known := self.streams.get(message.stream_id)) is not None:
+            case StreamCommand() if (known := self.streams.get(message.stream_id)) is not None:
                 known.carry(message)
             case _:  # a message for a stream that has just ended
                 pass

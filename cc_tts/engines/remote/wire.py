@@ -82,7 +82,7 @@ _SERVER_OPTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class WorkerEndpoint:
     """The address of a worker. ``certified_name``: the name in its certificate, if that is not ``host``."""
 
     host: str
@@ -206,7 +206,7 @@ class ClientChannel(Channel):
 
 
 async def connect(
-    endpoint: Endpoint,
+    endpoint: WorkerEndpoint,
     remote: RemoteConfig,
     *,
     on_record: Callable[[Message, bytes], None],

@@ -16,7 +16,7 @@ from cc_tts.cluster.messages import Worker
 from cc_tts.config.remote import WorkerAddress, host_port, parse
 from cc_tts.config.schema import Config
 from cc_tts.engines.remote.connection import RemoteConnection
-from cc_tts.engines.remote.wire import Endpoint
+from cc_tts.engines.remote.wire import WorkerEndpoint
 from cc_tts.engines.worker.link import MakeProcess, WorkerLink
 from cc_tts.errors import ConfigError, EngineFailed, ProcessFailed
 from cc_tts.metrics import Metrics
@@ -57,14 +57,14 @@ class RemoteWorkers:
         """The names that have no address, and why."""
         self._following: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
-        self._of_pool: dict[str, Endpoint] | None = None
+        self._of_pool: dict[str, WorkerEndpoint] | None = None
         """The workers of the pool; ``None`` until the pool has named any."""
         self._pool_news = asyncio.Event()
         for address in map(parse, config.tts.workers):
             if address.scheme in ("dns", "pool"):
                 self._names.append(address)
             else:
-                self._add(str(address), Endpoint(address.host, address.port, is_tls=address.scheme == "grpcs"))
+                self._add(str(address), WorkerEndpoint(address.host, address.port, is_tls=address.scheme == "grpcs"))
 
     @property
     def links(self) -> Sequence[WorkerLink]:
@@ -129,16 +129,16 @@ class RemoteWorkers:
         """Use these workers of the pool from now on: connect to new ones, and disconnect from draining and removed ones when
         they have no streams left. Entries that are not a worker's address are ignored.
         """
-        found: dict[str, Endpoint] = {}
+        found: dict[str, WorkerEndpoint] = {}
         for worker in workers:
             with contextlib.suppress(ConfigError):
                 address = parse(worker.address)
                 if address.scheme in ("grpc", "grpcs") and not worker.draining:
-                    found[worker.address] = Endpoint(address.host, address.port, is_tls=address.scheme == "grpcs")
+                    found[worker.address] = WorkerEndpoint(address.host, address.port, is_tls=address.scheme == "grpcs")
         self._of_pool = found
         self._pool_news.set()
 
-    def _add(self, name: str, endpoint: Endpoint) -> WorkerLink:
+    def _add(self, name: str, endpoint: WorkerEndpoint) -> WorkerLink:
         config = self._config
 
         def on_ready(build: dict[str, str]) -> None:
@@ -191,12 +191,14 @@ class RemoteWorkers:
         await self._follow(
             name,
             {
-                host_port(address, name.port): Endpoint(address, name.port, is_tls=is_tls, certified_name=name.host)
+                host_port(address, name.port): WorkerEndpoint(
+                    address, name.port, is_tls=is_tls, certified_name=name.host
+                )
                 for address in found
             },
         )
 
-    async def _follow(self, name: WorkerAddress, wanted: dict[str, Endpoint] | None) -> None:
+    async def _follow(self, name: WorkerAddress, wanted: dict[str, WorkerEndpoint] | None) -> None:
         if not wanted and name.scheme == "pool":
             self._faults[str(name)] = (
                 "the pool has named no worker yet" if wanted is None else "the pool has no worker now"

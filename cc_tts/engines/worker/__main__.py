@@ -35,7 +35,7 @@ def _build(settings: WorkerSettings) -> dict[str, str]:
     return {"engine": settings.tts.engine, "device": settings.device}
 
 
-def _start(settings: WorkerSettings, link: child.Link) -> Callable[[], None]:
+def _start(settings: WorkerSettings, link: child.ChildLink) -> Callable[[], None]:
     if settings.purpose != "serve":  # a command prints itself what is wrong
         logs.configure(level="critical", json=settings.log.json, process="worker")
     clock = MonotonicClock()
@@ -54,7 +54,7 @@ def _start(settings: WorkerSettings, link: child.Link) -> Callable[[], None]:
     return WorkerLoop(engine, link, loader, clock=clock).work
 
 
-def _describe(link: child.Link, description: EngineDescription) -> None:
+def _describe(link: child.ChildLink, description: EngineDescription) -> None:
     """Send the description of the voices, and wait for the end."""
     link.channel.send(description)
     link.channel.send(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0))

@@ -13,11 +13,11 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.engine_core import (
-    Command,
     DeviceLost,
     EngineCore,
     EngineLoad,
     EngineLoader,
+    StreamCommand,
     StreamDone,
     StreamRequest,
 )
@@ -50,7 +50,7 @@ log = logs.get(__name__)
 class WorkerLoop:
     """Advances the engine, and passes messages in and out."""
 
-    def __init__(self, engine: EngineCore, link: child.Link, loader: EngineLoader, *, clock: Clock) -> None:
+    def __init__(self, engine: EngineCore, link: child.ChildLink, loader: EngineLoader, *, clock: Clock) -> None:
         self._engine = engine
         self._loader = loader
         self._link = link
@@ -72,7 +72,7 @@ class WorkerLoop:
         for message, _ in self._link.news(self._wait_s):
             if isinstance(message, RefreshVoices):
                 self._loader.refresh(self._describe)
-            elif isinstance(message, Command):
+            elif isinstance(message, StreamCommand):
                 self._obey(message)
         if self._link.is_over:
             self._engine.close()
@@ -87,7 +87,7 @@ class WorkerLoop:
             return 0.0
         return BACKLOG_WAIT_S if self._channel.has_backlog else IDLE_WAIT_S
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: StreamCommand) -> None:
         """Carry out a command. An error ends only its own stream."""
         engine, stream_id = self._engine, command.stream_id
         self._note_traced(command)
@@ -114,7 +114,7 @@ class WorkerLoop:
             engine.cancel(stream_id)
             self._fail(stream_id, error)
 
-    def _note_traced(self, command: Command) -> None:
+    def _note_traced(self, command: StreamCommand) -> None:
         """Note when the first text of a traced stream came."""
         match command:
             case StreamRequest(traceparent=traceparent) if traceparent:

@@ -15,8 +15,8 @@ import msgspec
 
 from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.models import TtsConfig
-from cc_tts.engines.engine_core import Command
-from cc_tts.engines.speech_chunk import Report
+from cc_tts.engines.engine_core import StreamCommand
+from cc_tts.engines.speech_chunk import WorkerReport
 from cc_tts.processes.channel import kinds_of
 
 Purpose = Literal["serve", "say", "check", "load", "measure"]
@@ -38,22 +38,22 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogConfig
 
 
-class PushText(Command, frozen=True):
+class PushText(StreamCommand, frozen=True):
     """One more text chunk of a stream."""
 
     text: str
     text_chunk_index: int
 
 
-class EndText(Command, frozen=True):
+class EndText(StreamCommand, frozen=True):
     """No more text will come."""
 
 
-class CancelStream(Command, frozen=True):
+class CancelStream(StreamCommand, frozen=True):
     """Free a stream; there is no answer, and the server drops what is still on its way."""
 
 
-class PlaybackProgress(Command, frozen=True):
+class PlaybackProgress(StreamCommand, frozen=True):
     """The reader has taken this much audio since the start; ``ahead_ms`` of it is not played yet, or unknown (speech without
     a call).
     """
@@ -62,19 +62,19 @@ class PlaybackProgress(Command, frozen=True):
     ahead_ms: float | None = None
 
 
-class RefreshVoices(Command, frozen=True):
+class RefreshVoices(StreamCommand, frozen=True):
     """Look for voices that were added or removed; a description follows. It concerns no stream."""
 
     stream_id: int = 0
 
 
-class StreamEnded(Report, frozen=True):
+class StreamEnded(WorkerReport, frozen=True):
     """All of it was spoken."""
 
     stream_id: int
 
 
-class StreamFailed(Report, frozen=True):
+class StreamFailed(WorkerReport, frozen=True):
     """The stream broke off or was refused. ``code`` is that of the error (:mod:`cc_tts.errors`). ``is_worker_lost``: the
     engine process behind a worker on another machine has ended.
     """
@@ -86,5 +86,5 @@ class StreamFailed(Report, frozen=True):
     is_worker_lost: bool = False
 
 
-TO_WORKER: Final = kinds_of(Command)
-FROM_WORKER: Final = kinds_of(Report)
+TO_WORKER: Final = kinds_of(StreamCommand)
+FROM_WORKER: Final = kinds_of(WorkerReport)

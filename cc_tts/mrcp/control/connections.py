@@ -14,7 +14,15 @@ from contextlib import suppress
 from typing import Final
 
 from cc_tts import logs
-from cc_tts.mrcp.control.message import Malformed, MessageReader, Refused, Request, RequestState, Status, response
+from cc_tts.mrcp.control.message import (
+    MalformedMessage,
+    MessageReader,
+    RefusedMessage,
+    Request,
+    RequestState,
+    StatusCode,
+    response,
+)
 from cc_tts.mrcp.control.synthesizer import RESOURCE
 from cc_tts.mrcp.tcp import MayConnect, TcpConnection, TcpListener
 
@@ -31,7 +39,7 @@ _CHANNEL: Final = re.compile(r"([0-9A-Za-z]{1,64})@([a-z]{1,32})", re.ASCII)
 log = logs.get(__name__)
 
 
-class Connection(TcpConnection):
+class ControlConnection(TcpConnection):
     def __init__(self, control: "Control") -> None:
         super().__init__(control, max_unread_bytes=MAX_UNREAD_BYTES)
         self._control = control
@@ -55,7 +63,7 @@ class Connection(TcpConnection):
         try:
             for found in self._reader.feed(data):
                 self._control.receive(found, self)
-        except Malformed as error:
+        except MalformedMessage as error:
             log.info("mrcp_malformed", detail=str(error), consequence="the connection is closed")
             self.close()
 
@@ -73,11 +81,11 @@ class Control(TcpListener):
         super().__init__(may_connect)
         self.unused_s = max(UNUSED_S, idle_timeout_s)
         self._channels: dict[str, Callable[[Request], None]] = {}
-        self._connection_of: dict[str, Connection] = {}
+        self._connection_of: dict[str, ControlConnection] = {}
 
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Listen; returns the port. Raises ``ProcessFailed``."""
-        return await self._listen(lambda: Connection(self), host, port, tls=tls)
+        return await self._listen(lambda: ControlConnection(self), host, port, tls=tls)
 
     def new_channel_id(self) -> str:
         """Return an unguessable id, since anyone who knows it controls the channel."""
@@ -100,32 +108,32 @@ class Control(TcpListener):
         if (connection := self._connection_of.get(channel_id)) is not None:
             connection.send(data)
 
-    def unbind(self, connection: Connection) -> None:
+    def unbind(self, connection: ControlConnection) -> None:
         for channel_id in connection.channels:
             if self._connection_of.get(channel_id) is connection:
                 del self._connection_of[channel_id]
         connection.channels.clear()
 
-    def receive(self, found: Request | Refused, connection: Connection) -> None:
-        if isinstance(found, Refused):
+    def receive(self, found: Request | RefusedMessage, connection: ControlConnection) -> None:
+        if isinstance(found, RefusedMessage):
             self._refuse(found.request_id, found.status, found.channel_id, connection)
             return
         channel_id = found.channel_id.strip()
         if not channel_id:
-            self._refuse(found.request_id, Status.MISSING_HEADER, "", connection)
+            self._refuse(found.request_id, StatusCode.MISSING_HEADER, "", connection)
             return
         handle = self._channels.get(channel_id)
         if handle is None:
-            self._refuse(found.request_id, Status.NO_CHANNEL, channel_id, connection)
+            self._refuse(found.request_id, StatusCode.NO_CHANNEL, channel_id, connection)
             return
         self._bind(channel_id, connection)
         try:
             handle(found)
         except Exception:
             log.exception("mrcp_request_failed", method=found.method)
-            self._refuse(found.request_id, Status.INTERNAL, channel_id, connection)
+            self._refuse(found.request_id, StatusCode.INTERNAL, channel_id, connection)
 
-    def _bind(self, channel_id: str, connection: Connection) -> None:
+    def _bind(self, channel_id: str, connection: ControlConnection) -> None:
         before = self._connection_of.get(channel_id)
         if before is not connection:
             if before is not None:
@@ -133,7 +141,9 @@ class Control(TcpListener):
             self._connection_of[channel_id] = connection
             connection.channels.add(channel_id)
 
-    def _refuse(self, request_id: int | None, status: Status, channel_id: str, connection: Connection) -> None:
+    def _refuse(
+        self, request_id: int | None, status: StatusCode, channel_id: str, connection: ControlConnection
+    ) -> None:
         if request_id is None:
             return
         headers = [("Channel-Identifier", channel_id)] if _CHANNEL.fullmatch(channel_id) else []

@@ -28,7 +28,7 @@ _REQUEST: Final = re.compile(r"([A-Za-z0-9_.!*'%+-]{1,64}) +(\d{1,10})")
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 
 
-class Status(IntEnum):
+class StatusCode(IntEnum):
     """The status codes (RFC 6787 §5.4)."""
 
     SUCCESS = 200
@@ -80,17 +80,17 @@ class Request:
         return self.header("Channel-Identifier") or ""
 
 
-class Malformed(Exception):
+class MalformedMessage(Exception):
     """The bytes are not a message, so the start of the next one is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedMessage:
     """A complete message that is not a valid request. ``request_id`` is ``None`` if it is unknown; then there
     is no answer.
     """
 
-    status: Status
+    status: StatusCode
     request_id: int | None = None
     channel_id: str = ""
 
@@ -102,7 +102,7 @@ class MessageReader:
         self._buffer = bytearray()
         self._to_skip = 0
 
-    def feed(self, data: bytes) -> Iterable[Request | Refused]:
+    def feed(self, data: bytes) -> Iterable[Request | RefusedMessage]:
         """Add bytes; yields the messages that they complete. Raises ``Malformed`` at bytes that are not a message; the
         messages before them are valid.
         """
@@ -120,27 +120,27 @@ class MessageReader:
         self._to_skip -= num
         return not self._to_skip
 
-    def _next(self) -> Request | Refused | None:
+    def _next(self) -> Request | RefusedMessage | None:
         match = _PREFIX.match(self._buffer)
         if match is None:
             if len(self._buffer) >= MAX_START_LINE_BYTES or b"\n" in self._buffer or not _may_begin(self._buffer):
-                raise Malformed("no start line of MRCPv2")
+                raise MalformedMessage("no start line of MRCPv2")
             return None
         is_version_2 = int(match[1]) == MAJOR_VERSION  # read before the buffer changes, which the match is of
         length = int(match[3])
         if length <= match.end():
-            raise Malformed("the length is less than that of the start line")
+            raise MalformedMessage("the length is less than that of the start line")
         end_of_line = self._buffer.find(b"\r\n", 0, MAX_START_LINE_BYTES)
         if end_of_line < 0:
             if len(self._buffer) >= MAX_START_LINE_BYTES:
-                raise Malformed("the start line does not end")
+                raise MalformedMessage("the start line does not end")
             return None
         if end_of_line + 2 > length:
-            raise Malformed("the length ends within the start line")
+            raise MalformedMessage("the length ends within the start line")
         start = self._buffer[match.end() : end_of_line].decode("ascii", "replace")
         if length > MAX_MESSAGE_BYTES:
             self._to_skip = length
-            return Refused(Status.TOO_LARGE, _request_id(start))
+            return RefusedMessage(StatusCode.TOO_LARGE, _request_id(start))
         if len(self._buffer) < length:
             return None
         rest = bytes(self._buffer[end_of_line + 2 : length])
@@ -158,23 +158,23 @@ def _request_id(rest: str) -> int | None:
     return int(match[2]) if match is not None else None
 
 
-def _read(start: str, rest: bytes, *, is_version_2: bool) -> Request | Refused:
+def _read(start: str, rest: bytes, *, is_version_2: bool) -> Request | RefusedMessage:
     match = _REQUEST.fullmatch(start.strip())
     if match is None:
-        return Refused(Status.NOT_ALLOWED)
+        return RefusedMessage(StatusCode.NOT_ALLOWED)
     request_id = int(match[2])
     if not is_version_2:
-        return Refused(Status.UNSUPPORTED_VERSION, request_id)
+        return RefusedMessage(StatusCode.UNSUPPORTED_VERSION, request_id)
     head, separator, body = rest.partition(b"\r\n\r\n")
     if not separator and rest.startswith(b"\r\n"):
         head, body = b"", rest[2:]
     lines = _lines(head)
     headers = _fields(lines[: MAX_HEADERS + 1])
     if not _are_sound(lines, headers):
-        return Refused(Status.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
+        return RefusedMessage(StatusCode.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
     length = _first(headers, "content-length")
     if length and not (length.isascii() and length.isdigit() and int(length[:10]) == len(body)):
-        return Refused(Status.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
+        return RefusedMessage(StatusCode.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
     return Request(match[1].upper(), request_id, headers, body)
 
 
@@ -207,7 +207,7 @@ def _fields(lines: Iterable[str]) -> tuple[Header, ...]:
 
 
 def response(
-    request_id: int, status: Status, state: RequestState, headers: Iterable[Header], body: bytes = b""
+    request_id: int, status: StatusCode, state: RequestState, headers: Iterable[Header], body: bytes = b""
 ) -> bytes:
     return _written(f"{request_id} {status.value:03d} {state}", headers, body)
 

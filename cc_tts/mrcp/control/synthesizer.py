@@ -17,7 +17,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.mrcp.control import params
-from cc_tts.mrcp.control.message import Header, Request, RequestState, Status, event, response
+from cc_tts.mrcp.control.message import Header, Request, RequestState, StatusCode, event, response
 from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
 from cc_tts.mrcp.messages import (
     MAX_LEXICONS,
@@ -51,8 +51,8 @@ _TYPES: Final[dict[str, Markup]] = {
 _LEXICON_TYPE: Final = "application/pls+xml"
 _ID_LIST: Final = re.compile(r"\d{1,10}(?: *, *\d{1,10})*")
 _STATUS_OF: Final = {
-    "unknown_voice": Status.UNSUPPORTED_VALUE,
-    "text_too_long": Status.TOO_LARGE,
+    "unknown_voice": StatusCode.UNSUPPORTED_VALUE,
+    "text_too_long": StatusCode.TOO_LARGE,
 }
 _CAUSES: Final = {
     "ssml_malformed": "002 parse-failure",
@@ -156,11 +156,11 @@ class Synthesizer:
         }
         method = next((each for each in handlers if each == request.method), None)
         if method is None:
-            self._answer(request, Status.NOT_ALLOWED)
+            self._answer(request, StatusCode.NOT_ALLOWED)
         elif wrong := params.illegal(request.headers) if method is not SynthEvent.GET_PARAMS else []:
-            self._answer(request, Status.ILLEGAL_VALUE, wrong)
+            self._answer(request, StatusCode.ILLEGAL_VALUE, wrong)
         elif not self._machine.can(method):
-            self._answer(request, Status.WRONG_STATE)
+            self._answer(request, StatusCode.WRONG_STATE)
         else:
             handlers[method](request)
 
@@ -170,23 +170,25 @@ class Synthesizer:
         written = request.header("Speak-Length") or ""
         length = params.length_of(written)
         if not request.body:
-            status = Status.FAILED if content_type else Status.MISSING_HEADER
+            status = StatusCode.FAILED if content_type else StatusCode.MISSING_HEADER
             self._answer(request, status, _cause("002 parse-failure", "the request has no text"))
         elif content_type == "text/uri-list":
-            self._answer(request, Status.FAILED, _cause(_URI_FAILURE, "texts are not fetched from URIs"))
+            self._answer(request, StatusCode.FAILED, _cause(_URI_FAILURE, "texts are not fetched from URIs"))
         elif content_type not in _TYPES:
-            status = Status.UNSUPPORTED_ENTITY if content_type else Status.MISSING_HEADER
+            status = StatusCode.UNSUPPORTED_ENTITY if content_type else StatusCode.MISSING_HEADER
             self._answer(request, status, [("Content-Type", content_type)])
         elif charset is None:
-            self._answer(request, Status.UNSUPPORTED_ENTITY, [("Content-Type", request.header("Content-Type") or "")])
+            self._answer(
+                request, StatusCode.UNSUPPORTED_ENTITY, [("Content-Type", request.header("Content-Type") or "")]
+            )
         elif written and (length is None or length[1] != "second" or length[0] <= 0):
-            self._answer(request, Status.UNSUPPORTED_VALUE, [("Speak-Length", written)])
+            self._answer(request, StatusCode.UNSUPPORTED_VALUE, [("Speak-Length", written)])
         elif self._line.rate_hz is None:
-            self._answer(request, Status.FAILED, _cause(_ERROR, "the session has no audio"))
+            self._answer(request, StatusCode.FAILED, _cause(_ERROR, "the session has no audio"))
         elif len(self._queue) >= self._max_queued:
-            self._answer(request, Status.FAILED, _cause(_ERROR, f"{self._max_queued} requests wait"))
+            self._answer(request, StatusCode.FAILED, _cause(_ERROR, f"{self._max_queued} requests wait"))
         elif any(each.request_id == request.request_id for each in self._queue):
-            self._answer(request, Status.FAILED, _cause(_ERROR, "the request-id is in use"))
+            self._answer(request, StatusCode.FAILED, _cause(_ERROR, "the request-id is in use"))
         else:
             max_ms = None if length is None else length[0] * 1000
             self._take(request, _TYPES[content_type], charset, self._line.rate_hz, max_ms)
@@ -214,7 +216,7 @@ class Synthesizer:
     def _stop(self, request: Request) -> None:
         wanted = self._wanted(request)
         if wanted is None:
-            self._answer(request, Status.ILLEGAL_VALUE, [("Active-Request-Id-List", "")])
+            self._answer(request, StatusCode.ILLEGAL_VALUE, [("Active-Request-Id-List", "")])
             return
         self._answer_stopped(request, [each for each in self._queue if not wanted or each.request_id in wanted])
 
@@ -240,7 +242,7 @@ class Synthesizer:
         if is_current:
             self._machine.fire(SynthEvent.STOP)
         ids = [("Active-Request-Id-List", ",".join(str(each.request_id) for each in stopped))] if stopped else []
-        self._answer(request, Status.SUCCESS, [*ids, *marker])
+        self._answer(request, StatusCode.SUCCESS, [*ids, *marker])
         if is_current:
             self._line.cut()
             self._line.resume()
@@ -258,7 +260,7 @@ class Synthesizer:
 
     def _answer_active(self, request: Request, extra: tuple[Header, ...] = ()) -> None:
         active = ("Active-Request-Id-List", str(self._queue[0].request_id))
-        self._answer(request, Status.SUCCESS, [active, *extra, *self._marker()])
+        self._answer(request, StatusCode.SUCCESS, [active, *extra, *self._marker()])
 
     def _control(self, request: Request) -> None:
         speak = self._queue[0]
@@ -266,11 +268,11 @@ class Synthesizer:
         written = request.header("Jump-Size") or ""
         jump = params.length_of(written)
         if written and jump is None:
-            self._answer(request, Status.UNSUPPORTED_VALUE, [("Jump-Size", written)])
+            self._answer(request, StatusCode.UNSUPPORTED_VALUE, [("Jump-Size", written)])
         elif not changes and jump is None:
-            self._answer(request, Status.MISSING_HEADER)
+            self._answer(request, StatusCode.MISSING_HEADER)
         elif not speak.is_taken or speak.control is not None:
-            self._answer(request, Status.FAILED, _cause(_ERROR, "the request cannot be controlled yet"))
+            self._answer(request, StatusCode.FAILED, _cause(_ERROR, "the request cannot be controlled yet"))
         else:
             speak.control = request
             count, unit = jump or (0, "second")
@@ -282,13 +284,13 @@ class Synthesizer:
         content_type = request.media_type
         name = (request.header("Content-ID") or "").strip("<> ")
         if not request.body or not name:
-            self._answer(request, Status.MISSING_HEADER)
+            self._answer(request, StatusCode.MISSING_HEADER)
         elif content_type == "text/uri-list":
-            self._answer(request, Status.FAILED, _cause(_URI_FAILURE, "lexicons are not fetched from URIs"))
+            self._answer(request, StatusCode.FAILED, _cause(_URI_FAILURE, "lexicons are not fetched from URIs"))
         elif content_type != _LEXICON_TYPE:
-            self._answer(request, Status.UNSUPPORTED_ENTITY, [("Content-Type", content_type)])
+            self._answer(request, StatusCode.UNSUPPORTED_ENTITY, [("Content-Type", content_type)])
         elif len(self._lexicons) + len(self._defining) >= MAX_LEXICONS:
-            self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, f"{MAX_LEXICONS} lexicons are defined"))
+            self._answer(request, StatusCode.FAILED, _cause(_LEXICON_FAILURE, f"{MAX_LEXICONS} lexicons are defined"))
         else:
             number = self._new_number()
             self._defining[number] = request, f"session:{name}"
@@ -296,18 +298,18 @@ class Synthesizer:
 
     def _set_params(self, request: Request) -> None:
         if unknown := params.unsettable(request.headers):
-            self._answer(request, Status.UNSUPPORTED_HEADER, unknown)
+            self._answer(request, StatusCode.UNSUPPORTED_HEADER, unknown)
             return
         self._parameters.update(params.settable(request.headers))
-        self._answer(request, Status.SUCCESS)
+        self._answer(request, StatusCode.SUCCESS)
 
     def _get_params(self, request: Request) -> None:
         if unknown := params.unsettable(request.headers):
-            self._answer(request, Status.UNSUPPORTED_HEADER, unknown)
+            self._answer(request, StatusCode.UNSUPPORTED_HEADER, unknown)
             return
         names = list(params.settable(request.headers)) or list(params.SETTABLE)
         values = {params.KILL_ON_BARGE_IN: "true", **self._parameters}
-        self._answer(request, Status.SUCCESS, [(name, values[name]) for name in names if name in values])
+        self._answer(request, StatusCode.SUCCESS, [(name, values[name]) for name in names if name in values])
 
     # --- what the server and the line tell ---------------------------------------------------------------------------------
 
@@ -375,11 +377,11 @@ class Synthesizer:
         del self._by_number[taken.number]
         request, name = self._defining.pop(taken.number)
         if taken.code:
-            self._answer(request, Status.FAILED, _cause(_LEXICON_FAILURE, taken.detail))
+            self._answer(request, StatusCode.FAILED, _cause(_LEXICON_FAILURE, taken.detail))
             return
         if (request.header("Load-Lexicon") or "true").lower() == "true" and name not in self._lexicons:
             self._lexicons.append(name)
-        self._answer(request, Status.SUCCESS, _cause(NORMAL))
+        self._answer(request, StatusCode.SUCCESS, _cause(NORMAL))
 
     def on_played(self, unsent: str = "") -> None:
         """End a request when all of it, and the silence after it, was played; ``unsent``: why no packet of it
@@ -435,7 +437,7 @@ class Synthesizer:
 
     def _forget(self, speak: _Speak, reason: str) -> None:
         if speak.control is not None:
-            self._answer(speak.control, Status.SUCCESS)
+            self._answer(speak.control, StatusCode.SUCCESS)
             speak.control = None
         played_ms = self._line.played_ms if speak.has_begun else 0.0
         self._queue.remove(speak)
@@ -447,7 +449,7 @@ class Synthesizer:
             return
         speak.is_answered = True
         state = RequestState.IN_PROGRESS if speak.has_begun else RequestState.PENDING
-        self._send_response(speak.request_id, Status.SUCCESS, state, _timestamp(self._ntp))
+        self._send_response(speak.request_id, StatusCode.SUCCESS, state, _timestamp(self._ntp))
 
     @property
     def _ntp(self) -> int:
@@ -459,10 +461,10 @@ class Synthesizer:
         mark = self._queue[0].last_mark if self._queue else ""
         return _timestamp(self._ntp, mark)
 
-    def _answer(self, request: Request, status: Status, headers: list[Header] | None = None) -> None:
+    def _answer(self, request: Request, status: StatusCode, headers: list[Header] | None = None) -> None:
         self._send_response(request.request_id, status, RequestState.COMPLETE, headers or [])
 
-    def _send_response(self, request_id: int, status: Status, state: RequestState, headers: list[Header]) -> None:
+    def _send_response(self, request_id: int, status: StatusCode, state: RequestState, headers: list[Header]) -> None:
         self._send(response(request_id, status, state, [("Channel-Identifier", self.channel_id), *headers]))
 
     def _send_event(self, name: str, speak: _Speak, state: RequestState, headers: list[Header]) -> None:
@@ -483,9 +485,9 @@ def _cause(cause: str, reason: str = "") -> list[Header]:
     return [*found, ("Completion-Reason", f'"{reason[:200].translate(_UNQUOTED)}"')] if reason else found
 
 
-def _refusal(code: str, detail: str, voice: str) -> tuple[Status, list[Header]]:
+def _refusal(code: str, detail: str, voice: str) -> tuple[StatusCode, list[Header]]:
     named = [("Voice-Name", voice)] if code == "unknown_voice" else []
-    return _STATUS_OF.get(code, Status.FAILED), [*named, *_cause(_CAUSES.get(code, _ERROR), detail)]
+    return _STATUS_OF.get(code, StatusCode.FAILED), [*named, *_cause(_CAUSES.get(code, _ERROR), detail)]
 
 
 def _timestamp(ntp: int, mark: str = "") -> list[Header]:

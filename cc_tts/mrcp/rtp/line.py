@@ -34,7 +34,7 @@ _MARKER: Final = 0x80
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RtpTarget:
     """The destination and codec of RTP. Without ``is_active`` the client does not want audio now."""
 
     address: str
@@ -69,7 +69,7 @@ class RtpLine:
         self._tell_progress = tell_progress
         self._on_played = on_played
         self._on_begun = on_begun
-        self._target: Target | None = None
+        self._target: RtpTarget | None = None
         self._format = AudioFormat(8000)
         self._events: list[PlayoutEvent] = []
         self._buffer: PlayoutBuffer | None = None
@@ -116,7 +116,7 @@ class RtpLine:
     def played_ms(self) -> float:
         return self._at_ms + self._played_ms
 
-    def set_target(self, target: Target) -> None:
+    def set_target(self, target: RtpTarget) -> None:
         """Send to this destination from now on. Another sample rate applies to later speeches."""
         self._target = target
 

@@ -31,7 +31,7 @@ _MAX_CSEQ: Final = 2**31
 DEFAULT_PORT: Final = 5060
 
 
-class Refusal(Exception):
+class SipRefusal(Exception):
     """The request gets this status."""
 
     def __init__(self, status: int, reason: str = "", *, headers: Sequence[tuple[str, str]] = ()) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.mrcp.control.synthesizer import RESOURCE
 from cc_tts.mrcp.rtp.codecs import STATIC, Codec
-from cc_tts.mrcp.sip.request import Refusal
+from cc_tts.mrcp.sip.request import SipRefusal
 
 MAX_MEDIA: Final = 16  # unmeasured
 MAX_FORMATS: Final = 64  # unmeasured
@@ -37,7 +37,7 @@ _MAX_PAYLOAD_TYPE: Final = 127
 
 
 @dataclass(slots=True)
-class Media:
+class OfferedMedia:
     """An ``m=`` section of an offer."""
 
     kind: str
@@ -87,7 +87,7 @@ class Media:
         return None
 
 
-def audio_of(offer: Sequence[Media], control: Media | None) -> Media | None:
+def audio_of(offer: Sequence[OfferedMedia], control: OfferedMedia | None) -> OfferedMedia | None:
     """Return the audio line of a synthesiser: among those that its control line names, or among all if it names none, the
     first on which the client receives, else the first. Beside it there may be a line on which the client only sends, for a
     recogniser.
@@ -97,15 +97,15 @@ def audio_of(offer: Sequence[Media], control: Media | None) -> Media | None:
     return next((each for each in named if each.is_heard), next(iter(named), None))
 
 
-def read(sdp: str) -> tuple[Media, ...]:
+def read(sdp: str) -> tuple[OfferedMedia, ...]:
     """Return the ``m=`` sections of an offer. Raises ``Refusal``."""
     if not sdp.startswith("v=0"):
-        raise Refusal(400, "a description begins with v=0")
+        raise SipRefusal(400, "a description begins with v=0")
     head, *parts = re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)
     if not parts:
-        raise Refusal(400, "there is no m= line")
+        raise SipRefusal(400, "there is no m= line")
     if len(parts) > MAX_MEDIA:
-        raise Refusal(400, f"there are more than {MAX_MEDIA} m= lines")
+        raise SipRefusal(400, f"there are more than {MAX_MEDIA} m= lines")
     address = _address(_lines(head), "")
     direction = next((line[2:] for line in _lines(head) if line[2:] in _DIRECTIONS), "")
     return tuple(_media(_lines(part), address, direction) for part in parts)
@@ -115,18 +115,18 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip("\r") for line in text.split("\n") if line.strip()]
 
 
-def _media(lines: list[str], address: str, direction: str) -> Media:
+def _media(lines: list[str], address: str, direction: str) -> OfferedMedia:
     match = _MEDIA.fullmatch(lines[0])
     if match is None or int(match[2]) > MAX_PORT:
-        raise Refusal(400, "an m= line is malformed")
-    media = Media(match[1].lower(), int(match[2]), match[3], tuple(match[4].split()), _address(lines, address))
+        raise SipRefusal(400, "an m= line is malformed")
+    media = OfferedMedia(match[1].lower(), int(match[2]), match[3], tuple(match[4].split()), _address(lines, address))
     media.direction = direction
     for line in lines[1:]:
         _attribute(media, line)
     return media
 
 
-def _attribute(media: Media, line: str) -> None:
+def _attribute(media: OfferedMedia, line: str) -> None:
     if (mapped := _RTPMAP.fullmatch(line)) is not None:
         number, channels = int(mapped[1]), int(mapped[4] or 1)
         if channels == 1 and number <= _MAX_PAYLOAD_TYPE:
@@ -152,7 +152,7 @@ def _address(lines: list[str], otherwise: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedMedia:
     """The answer to one ``m=`` line of the offer. A port of 0 refuses it; ``channel`` names the session even then."""
 
     port: int = 0
@@ -161,14 +161,16 @@ class Accepted:
     direction: str = ""
 
 
-def answer(offer: Sequence[Media], accepted: Sequence[Accepted], *, address: str, sdp_id: int, version: int) -> str:
+def answer(
+    offer: Sequence[OfferedMedia], accepted: Sequence[AcceptedMedia], *, address: str, sdp_id: int, version: int
+) -> str:
     """Return our answer, with an ``m=`` section for each one of the offer, in its order (RFC 3264 §6)."""
     head = ["v=0", f"o=cc-tts {sdp_id} {version} IN IP4 {address}", "s=-", f"c=IN IP4 {address}", "t=0 0"]
     sections = (line for media, each in zip(offer, accepted, strict=True) for line in _section(media, each))
     return "".join(f"{line}\r\n" for line in (*head, *sections))
 
 
-def _section(media: Media, accepted: Accepted) -> Iterator[str]:
+def _section(media: OfferedMedia, accepted: AcceptedMedia) -> Iterator[str]:
     if media.is_control:
         yield f"m=application {accepted.port} {media.protocol} 1"
         if accepted.port:

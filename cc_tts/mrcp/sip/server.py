@@ -18,7 +18,7 @@ from cc_tts.config.schema import SipConfig
 from cc_tts.config.sip_uri import MAX_PORT
 from cc_tts.mrcp.sip import request as requests
 from cc_tts.mrcp.sip.flows import Flow, StreamFlow
-from cc_tts.mrcp.sip.request import ALLOW, DEFAULT_PORT, Refusal, SipRequest, new_tag, written
+from cc_tts.mrcp.sip.request import ALLOW, DEFAULT_PORT, SipRefusal, SipRequest, new_tag, written
 from cc_tts.mrcp.sip.transactions import Repeater, Transactions
 from cc_tts.mrcp.tcp import Address
 from cc_tts.ua.sip import message
@@ -35,7 +35,7 @@ log = logs.get(__name__)
 @dataclass(slots=True, eq=False)
 class Dialog:
     """A dialog that a client has started. Its user (a usage in RFC 5057) sets ``modify``, which applies another offer and
-    returns the answer or raises :class:`Refusal`, and ``ended``, which is called when the dialog is over.
+    returns the answer or raises :class:`SipRefusal`, and ``ended``, which is called when the dialog is over.
     """
 
     call_id: str
@@ -112,24 +112,24 @@ class SipServer:
     def _serve(self, request: SipRequest) -> None:
         try:
             self._handler(request)(request)
-        except Refusal as refusal:
+        except SipRefusal as refusal:
             self._refuse(request, refusal)
         except Exception:
             log.exception("sip_request_failed", method=request.method)
-            self._refuse(request, Refusal(500))
+            self._refuse(request, SipRefusal(500))
 
     def _handler(self, request: SipRequest) -> Callable[[SipRequest], None]:
         """Return the handler of a request. Raises ``Refusal`` if it is malformed or not supported."""
         handlers = {"INVITE": self._invite, "BYE": self._bye, "CANCEL": self._cancel, "OPTIONS": self._options}
         if request.fault:
-            raise Refusal(400, request.fault)
+            raise SipRefusal(400, request.fault)
         if request.method not in handlers:
-            raise Refusal(405, headers=[("Allow", ALLOW)])
+            raise SipRefusal(405, headers=[("Allow", ALLOW)])
         if request.method != "CANCEL" and (unknown := message.required_extensions(request.text)):
-            raise Refusal(420, headers=[("Unsupported", message.option_tags(unknown))])
+            raise SipRefusal(420, headers=[("Unsupported", message.option_tags(unknown))])
         return handlers[request.method]
 
-    def _refuse(self, request: SipRequest, refusal: Refusal) -> None:
+    def _refuse(self, request: SipRequest, refusal: SipRefusal) -> None:
         reason = "".join(each for each in refusal.reason if each.isprintable())
         self._answer(request, refusal.status, reason=reason, headers=refusal.headers)
 
@@ -151,14 +151,14 @@ class SipServer:
     def _invite(self, request: SipRequest) -> None:
         kind = request.header("content-type").partition(";")[0].strip().lower()
         if request.body and kind != "application/sdp":
-            raise Refusal(415, headers=[("Accept", "application/sdp")])
+            raise SipRefusal(415, headers=[("Accept", "application/sdp")])
         if request.dialog_key is not None:
             self._modify(request)
             return
         if not request.body:
-            raise Refusal(488, "An offer is needed")
+            raise SipRefusal(488, "An offer is needed")
         if not message.from_tag(request.text):
-            raise Refusal(400, "From has no tag")
+            raise SipRefusal(400, "From has no tag")
         dialog = self._new_dialog(request)
         answer = self._begin(request.body, dialog)
         self._dialogs[dialog.key] = dialog
@@ -168,7 +168,7 @@ class SipServer:
     def _new_dialog(self, request: SipRequest) -> Dialog:
         target = next(iter(message.contacts(request.text)), "")
         if not target:
-            raise Refusal(400, "Contact is missing")
+            raise SipRefusal(400, "Contact is missing")
         tag = new_tag()
         return Dialog(
             call_id=request.call_id,
@@ -185,7 +185,7 @@ class SipServer:
     def _modify(self, request: SipRequest) -> None:
         dialog = self._dialog_of(request)
         if dialog.repeater is not None:
-            raise Refusal(491)
+            raise SipRefusal(491)
         answer = dialog.modify(request.body) if request.body else dialog.description
         dialog.target = next(iter(message.contacts(request.text)), dialog.target)
         self._accept(request, dialog, answer)
@@ -217,7 +217,7 @@ class SipServer:
     def _cancel(self, request: SipRequest) -> None:
         """Answer a CANCEL, which has no effect since the INVITE already has its answer (RFC 3261 §9.2)."""
         if not self._transactions.has_invite(request):
-            raise Refusal(481)
+            raise SipRefusal(481)
         self._answer(request, 200)
 
     def _options(self, request: SipRequest) -> None:
@@ -235,9 +235,9 @@ class SipServer:
         """Return the dialog of a request, which must be newer than the last one in it (RFC 3261 §12.2.2)."""
         dialog = self._dialogs.get(request.dialog_key or ("", ""))
         if dialog is None or message.from_tag(request.text) != message.from_tag(f"\r\nFrom: {dialog.remote}\r\n\r\n"):
-            raise Refusal(481)
+            raise SipRefusal(481)
         if request.cseq <= dialog.cseq:
-            raise Refusal(500, "CSeq is lower than that of the last request")
+            raise SipRefusal(500, "CSeq is lower than that of the last request")
         dialog.cseq = request.cseq
         dialog.flow = self._move(dialog, request.flow)
         return dialog

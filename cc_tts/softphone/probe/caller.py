@@ -20,7 +20,7 @@ Wait = Literal["greeting", "end of the greeting", "words", "answer", "stop", "en
 Steps = Generator[None, None, bool]
 
 
-class Line(Protocol):
+class CallerLine(Protocol):
     """The telephone line of the caller."""
 
     @property
@@ -46,7 +46,7 @@ class Expired:
 class Caller:
     """Speaks according to the plan, and notes events that did not come."""
 
-    def __init__(self, plan: ProbePlan, words: CallerWords, *, line: Line, ear: Ear, clock: Clock) -> None:
+    def __init__(self, plan: ProbePlan, words: CallerWords, *, line: CallerLine, ear: Ear, clock: Clock) -> None:
         self._plan, self._words = plan, words
         self._line, self._ear, self._clock = line, ear, clock
         self.spoken: list[bytes] = []

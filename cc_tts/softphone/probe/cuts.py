@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.media.levels import FULL_SCALE, active_level_dbfs
-from cc_tts.softphone.probe.ear import Gap
+from cc_tts.softphone.probe.ear import TimelineGap
 from cc_tts.softphone.rtp.packets import RATE_HZ
 
 BLOCK_MS: Final = 5
@@ -55,7 +55,7 @@ def abrupt_end(pcm: bytes, levels: Levels, begin: int, end: int) -> int | None:
     return after * _BLOCK if 10 * np.log10(last.mean()) >= active - BELOW_SPEECH_DB else None
 
 
-def holes(levels: Levels, gaps: Sequence[Gap]) -> Iterator[Gap]:
+def holes(levels: Levels, gaps: Sequence[TimelineGap]) -> Iterator[TimelineGap]:
     """Gaps with speech directly before and after them."""
     for gap in gaps:
         first, after = gap.begin // _BLOCK, -(-(gap.begin + gap.length) // _BLOCK)

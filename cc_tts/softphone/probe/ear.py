@@ -55,7 +55,7 @@ _NS_PER_SAMPLE: Final = 1_000_000_000 // RATE_HZ
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class TimelineGap:
     """Silence in the timeline that the sender did not intend, in samples: packets were lost, or came late."""
 
     begin: int
@@ -76,7 +76,7 @@ class Ear:
         self.origin_ns = 0
         """The instant of the first sample; 0 before there is one."""
         self.speech: list[Interval] = []
-        self.gaps: list[Gap] = []
+        self.gaps: list[TimelineGap] = []
 
     @property
     def is_speaking(self) -> bool:
@@ -115,7 +115,7 @@ class Ear:
         begin = self._place(packet.arrival_ns, skipped)
         is_late = self.sample_at(packet.arrival_ns) - self._end - skipped > MAX_LATE_MS * RATE_HZ // 1000
         if begin - self._end >= SAMPLES_PER_PACKET and (missing or (is_late and not skipped)):
-            self.gaps.append(Gap(self._end, begin - self._end, "lost" if missing else "late"))
+            self.gaps.append(TimelineGap(self._end, begin - self._end, "lost" if missing else "late"))
         self._push(packet.pcm)
         self._before, self._end = packet, self._num_samples
 

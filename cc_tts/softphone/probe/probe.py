@@ -18,7 +18,7 @@ from cc_tts.softphone.probe.picture import picture_of_probe
 from cc_tts.softphone.probe.plan import ENCODERS, CallerWords, ProbePlan
 from cc_tts.softphone.probe.report import CutWord, DetectorReport, ProbeReport, probe_report
 from cc_tts.softphone.probe.turns import Act, Stretch, turns_of
-from cc_tts.softphone.report import CallReport
+from cc_tts.softphone.report import SoftphoneReport
 from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
 from cc_tts.softphone.rtp.receiver import Interval, Packet
 from cc_tts.vad.detector import VoiceDetector
@@ -75,7 +75,7 @@ class Probe:
 
     # the report -----------------------------------------------------------------------------------------------------
 
-    def report(self, call: CallReport) -> ProbeReport:
+    def report(self, call: SoftphoneReport) -> ProbeReport:
         """Figures of the probe. Call it once, after the end."""
         self._hear()
         self._ear.finish()
@@ -114,7 +114,7 @@ class Probe:
         while self._packets:
             self._ear.hear(self._packets.popleft())
 
-    def _acts(self, call: CallReport) -> list[Act]:
+    def _acts(self, call: SoftphoneReport) -> list[Act]:
         """Return all that the caller did, in order; the report already has the instants of keys as ms from the answer."""
         origin_ns = call.answered_at_ns or call.invite_at_ns
         spoken = [

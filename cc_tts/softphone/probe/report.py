@@ -10,7 +10,7 @@ from cc_tts.softphone.probe.cuts import BELOW_SPEECH_DB, LAST_MS
 from cc_tts.softphone.probe.ear import MAX_LATE_MS, MIN_SPEECH_MS, PAUSE_MS
 from cc_tts.softphone.probe.plan import ProbePlan
 from cc_tts.softphone.probe.turns import Spread, Stretch, Turn, dead_air_ms, first_speech_ms, spread_of
-from cc_tts.softphone.report import CallReport, lines
+from cc_tts.softphone.report import SoftphoneReport, lines
 from cc_tts.vad.silero import WINDOW_MS
 
 EARLY_MS: Final = 50.0
@@ -127,7 +127,7 @@ class ProbeReport:
     agent_speech: Sequence[Stretch]
     detector: DetectorReport
     wait_ms: float
-    call: CallReport
+    call: SoftphoneReport
     definitions: dict[str, Definition] = field(default_factory=lambda: DEFINITIONS)
 
     @property
@@ -141,7 +141,7 @@ class ProbeReport:
 
 
 def probe_report(
-    call: CallReport,
+    call: SoftphoneReport,
     *,
     plan: ProbePlan,
     agent: Sequence[Stretch],
@@ -197,7 +197,7 @@ _EXPIRED: Final[dict[Wait, str]] = {
 
 
 def _findings(
-    call: CallReport, agent: Sequence[Stretch], turns: Sequence[Turn], expired: Sequence[Expired], *, is_over: bool
+    call: SoftphoneReport, agent: Sequence[Stretch], turns: Sequence[Turn], expired: Sequence[Expired], *, is_over: bool
 ) -> Iterator[str]:
     if call.answered_at_ns is None:
         code = f"{call.ending.sip_code} " if call.ending.sip_code else ""

@@ -19,7 +19,7 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.rtp import rtcp
 from cc_tts.softphone.rtp.packets import Keypress, OutgoingStream
-from cc_tts.softphone.rtp.receiver import Interval, Key, ReportEvent, RtpReceiver
+from cc_tts.softphone.rtp.receiver import Interval, KeyRecord, ReportEvent, RtpReceiver
 from cc_tts.softphone.sdp import RemoteAudio
 
 log = logs.get(__name__)
@@ -117,7 +117,7 @@ class RtpEndpoint:
         self._thread = threading.Thread(target=self._run, name="softphone-rtp", daemon=True)
         self._next_tick_ns = clock.now_ns() + _TICK_NS
         self.packets_sent = 0
-        self.keys_sent: list[Key] = []
+        self.keys_sent: list[KeyRecord] = []
         self.said: list[Interval] = []
         self.round_trip_ms: float | None = None
         """The last one from the far side's reports (RFC 3550 §6.4.1)."""
@@ -198,7 +198,7 @@ class RtpEndpoint:
             self.said.append(Interval(sent_ns))
             self._report_event("saying", sent_ns)
         if key is not None:
-            self.keys_sent.append(Key(key.digit, sent_ns, key.duration_ms))
+            self.keys_sent.append(KeyRecord(key.digit, sent_ns, key.duration_ms))
             self._report_event("dtmf_sent", sent_ns, digit=key.digit, duration_ms=key.duration_ms)
 
     def _drain_reports(self, sock: socket.socket) -> None:

@@ -88,7 +88,7 @@ class TalkspurtDetector:
 
 
 @dataclass(slots=True)
-class Key:
+class KeyRecord:
     """A sent or received key: the instant of its first packet (the report fills in ``at_ms``), and its duration."""
 
     digit: str
@@ -112,7 +112,7 @@ class RtpReceiver:
         self.addresses: list[str] = []
         """The source addresses of packets, ``address:port``."""
         self.payload_types: Counter[int] = Counter()
-        self.keys: list[Key] = []
+        self.keys: list[KeyRecord] = []
         self.gaps_ns = array("q")
         self.first_packet_ns: int | None = None
         self.invalid = 0
@@ -173,5 +173,5 @@ class RtpReceiver:
             self.keys[-1].duration_ms = max(self.keys[-1].duration_ms, duration_ms)
             return
         self._key_timestamp = timestamp
-        self.keys.append(Key(event.digit, arrival_ns, duration_ms))
+        self.keys.append(KeyRecord(event.digit, arrival_ns, duration_ms))
         self._report_event("dtmf_received", arrival_ns, digit=event.digit)

@@ -47,7 +47,7 @@ Outcome = Literal["fetched", "not_modified", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchedFile:
     """A response. ``data`` ``None``: the copy with the request's validators is still valid. It may be used without another
     request for ``fresh_s``, and kept longer for revalidation unless it ``is_private``.
     """
@@ -62,7 +62,7 @@ class Fetched:
 class Fetch(Protocol):
     """Makes one request, without a time limit."""
 
-    async def __call__(self, url: URL, *, etag: str = "", last_modified: str = "") -> Fetched:
+    async def __call__(self, url: URL, *, etag: str = "", last_modified: str = "") -> FetchedFile:
         """Get a file, or find that the copy with these validators is still valid; raises ``FetchFailed``, and
         ``UrlNotAllowed`` for a host whose addresses are not allowed.
         """
@@ -89,7 +89,7 @@ class UrlAudio:
         self._clock = clock
         self._read = read
         self._on_fetch = on_fetch
-        self._copies: OrderedDict[str, tuple[CachedPrompt, Fetched, int]] = OrderedDict()
+        self._copies: OrderedDict[str, tuple[CachedPrompt, FetchedFile, int]] = OrderedDict()
         """The audio of each URL, its response, and until when it is fresh, ns. The most recently used come last."""
         self._running: dict[str, asyncio.Task[CachedPrompt]] = {}
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
@@ -143,7 +143,7 @@ class UrlAudio:
             raise FetchFailed(f"{host}: it cannot be fetched") from None
 
     async def _fetched(self, text: str, url: URL) -> CachedPrompt:
-        audio, copy, _ = self._copies.get(text, (None, Fetched(data=None), 0))
+        audio, copy, _ = self._copies.get(text, (None, FetchedFile(data=None), 0))
         fetched = await self.fetch(url, etag=copy.etag, last_modified=copy.last_modified)
         if fetched.data is not None:
             audio = await self._read(fetched.data)
@@ -158,7 +158,7 @@ class UrlAudio:
         self._keep(text, audio, fetched)
         return audio
 
-    def _keep(self, url: str, audio: CachedPrompt, fetched: Fetched) -> None:
+    def _keep(self, url: str, audio: CachedPrompt, fetched: FetchedFile) -> None:
         self._copies.pop(url, None)
         if fetched.is_private or not (fetched.fresh_s or fetched.etag or fetched.last_modified):
             return
@@ -181,5 +181,5 @@ async def _there(audio: CachedPrompt) -> CachedPrompt:
     return audio
 
 
-async def _nothing_fetched(url: URL, *, etag: str = "", last_modified: str = "") -> Fetched:  # noqa: ARG001 - as Fetch
+async def _nothing_fetched(url: URL, *, etag: str = "", last_modified: str = "") -> FetchedFile:  # noqa: ARG001 - as Fetch
     raise FetchFailed("nothing is fetched here")

@@ -16,7 +16,7 @@ from cc_tts.speech.prompt import Part, RefusedContent, TextContent
 from cc_tts.text.language import detect_language, has_letters, latin_language
 from cc_tts.text.markup.unspoken import scan
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon
-from cc_tts.text.stretches import Languages, Stretch, letters_of
+from cc_tts.text.stretches import Languages, LanguageStretch, letters_of
 from cc_tts.voices.catalog import best_for_language, reads, speaks
 from cc_tts.voices.scripts import LATIN, language_name, script_of, scripts_of
 from cc_tts.voices.voice import Voice
@@ -133,7 +133,7 @@ class Voicing:
             is_whole=not (content.context_language or content.voice or self._config.voice),
         )
 
-    def _speaker_of_all(self, stretches: Iterable[Stretch], language: str, preferred: Voice) -> Voice:
+    def _speaker_of_all(self, stretches: Iterable[LanguageStretch], language: str, preferred: Voice) -> Voice:
         """Return the voice for most of the words if it speaks the others as well, since no other was requested."""
         with suppress(LanguageUnsupported):
             speaker = self._speaker_of(language, preferred)
@@ -171,7 +171,7 @@ class Voicing:
         return found
 
     def _part(
-        self, content: TextContent, letters: str, stretch: Stretch, preferred: Voice, *, is_whole: bool
+        self, content: TextContent, letters: str, stretch: LanguageStretch, preferred: Voice, *, is_whole: bool
     ) -> TextContent | RefusedContent:
         start, end, language = stretch
         part = content if is_whole else content.between(start, end)

@@ -84,7 +84,7 @@ def main() -> int:
     return child.run("text", TextSettings, TO_TEXT, _start)
 
 
-def _start(_settings: TextSettings, link: child.Link) -> Callable[[], None]:
+def _start(_settings: TextSettings, link: child.ChildLink) -> Callable[[], None]:
     normalizer = Normalizer()
     normalizer.warm_up()
     preparer = Preparer(normalizer)

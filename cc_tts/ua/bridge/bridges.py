@@ -21,7 +21,7 @@ from cc_tts.ua import messages
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.rtp.audio_port import PassedFrame
-from cc_tts.ua.rtp.keys import Key
+from cc_tts.ua.rtp.keys import DtmfKey
 
 DEFAULT_KEY_MS: Final = 160
 """The duration with which a key without one is passed on; unmeasured."""
@@ -109,7 +109,7 @@ class Bridges:
                     detail = pj_detail(error)
                     self._send(messages.CommandFailed(call_id=leg.call_id, command="hangup", detail=detail))
 
-    def pass_key(self, call_id: str, key: Key) -> None:
+    def pass_key(self, call_id: str, key: DtmfKey) -> None:
         """Pass a key of one far side to the other leg, by the method that its far side takes."""
         if (asked := self._asked.get(call_id)) is None:
             return

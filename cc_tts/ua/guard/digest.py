@@ -45,7 +45,7 @@ class MalformedCredentials(ValueError):
     """An unreadable Authorization header; the response is 400 (RFC 7616 §3.4)."""
 
 
-class Finding(enum.Enum):
+class DigestResult(enum.Enum):
     VALID = enum.auto()
     """The password is right, and the answer was not used before."""
     STALE = enum.auto()
@@ -189,7 +189,7 @@ class DigestGuard:
         tail = ', qop="auth", stale=true' if stale else ', qop="auth"'
         return tuple(("WWW-Authenticate", head + algorithm + tail) for algorithm in self._algorithms)
 
-    def verify(self, credentials: Credentials, *, method: str, source: str) -> Finding:
+    def verify(self, credentials: Credentials, *, method: str, source: str) -> DigestResult:
         """Check the answer of ``source`` to one of our challenges. A valid one can be used once.
 
         A nonce that was not issued to this source is stale, whatever the password: nobody can try passwords without
@@ -197,16 +197,20 @@ class DigestGuard:
         """
         algorithm = credentials.algorithm
         if credentials.realm != self._realm or algorithm not in self._algorithms:
-            return Finding.FOREIGN
+            return DigestResult.FOREIGN
         issued_ms = self._issued_ms(credentials.nonce, source)
         if issued_ms is None:
-            return Finding.STALE
+            return DigestResult.STALE
         user = (algorithm, credentials.username)
         right = digest(credentials, self._hashes.get(user, self._nobody[algorithm]), method)
         same = hmac.compare_digest(right.encode(), _bytes(credentials.response))
         if not same or user not in self._hashes:
-            return Finding.WRONG
-        return Finding.VALID if self._use_up(credentials.nonce, issued_ms, int(credentials.nc, 16)) else Finding.STALE
+            return DigestResult.WRONG
+        return (
+            DigestResult.VALID
+            if self._use_up(credentials.nonce, issued_ms, int(credentials.nc, 16))
+            else DigestResult.STALE
+        )
 
     def _use_up(self, nonce: str, issued_ms: int, nc: int) -> bool:
         """Whether ``nc`` is higher than every count of this nonce so far (RFC 7616 §3.4.5)."""

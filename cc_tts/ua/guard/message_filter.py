@@ -29,7 +29,7 @@ from cc_tts import logs
 from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard import sdp_check, srtp_sdp
 from cc_tts.ua.guard.c_library import CLibrary, guarded
-from cc_tts.ua.guard.policy import InboundPolicy, Refusal
+from cc_tts.ua.guard.policy import InboundPolicy, RefusalResponse
 from cc_tts.ua.guard.sdp_repair import repaired
 from cc_tts.ua.messages import UaSettings
 from cc_tts.ua.pjsip.codecs import SDP_NAMES
@@ -180,7 +180,7 @@ class MessageFilter:
             return sip_message.dialog_of(message) is None and self._take_description(rdata, host, message, method)
         return True
 
-    def _is_refused(self, rdata: int, judge: Callable[[], Refusal | None]) -> bool:
+    def _is_refused(self, rdata: int, judge: Callable[[], RefusalResponse | None]) -> bool:
         """Whether the policy refuses a request, which is answered then. One for which it fails passes only if the policy
         refuses no callers.
         """

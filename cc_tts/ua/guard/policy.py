@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_tts.clock import Clock
-from cc_tts.ua.guard.digest import Credentials, DigestGuard, Finding, MalformedCredentials, parse_credentials
+from cc_tts.ua.guard.digest import Credentials, DigestGuard, DigestResult, MalformedCredentials, parse_credentials
 from cc_tts.ua.guard.limits import PeerList, SourceLimits, Verdict, source_of
 from cc_tts.ua.messages import RefusedCause, UaSettings
 from cc_tts.ua.sip import message as sip_message
@@ -33,7 +33,7 @@ _TARGETING: Final = ("INVITE", "UPDATE")
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusalResponse:
     """The response that refuses a request; ``code`` 0: no response."""
 
     code: int
@@ -41,12 +41,12 @@ class Refusal:
     reason: str = ""
 
 
-_SILENCE: Final = Refusal(0)
-_TOO_LONG: Final = Refusal(513)
+_SILENCE: Final = RefusalResponse(0)
+_TOO_LONG: Final = RefusalResponse(513)
 
 
 @dataclass(slots=True)
-class Refused:
+class RefusedRequests:
     """The number of requests that were refused for one cause since the last report, and some of their sources."""
 
     count: int = 0
@@ -72,7 +72,7 @@ class InboundPolicy:
         )
         self._digest = DigestGuard(auth, clock) if auth.users else None
         self.has_password = bool(settings.registration.registrar or settings.trunks)
-        self._refused: dict[RefusedCause, Refused] = {}
+        self._refused: dict[RefusedCause, RefusedRequests] = {}
 
     def reload(self, settings: UaSettings) -> None:
         """Apply new settings. Counters and challenges stay, unless their own settings have changed."""
@@ -90,7 +90,9 @@ class InboundPolicy:
         """Whether some callers are refused, so that a request that cannot be checked must not pass."""
         return bool(self._allowed) or self._digest is not None
 
-    def on_request(self, method: str, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
+    def on_request(
+        self, method: str, host: str, message: str, *, in_dialog: Callable[[], bool]
+    ) -> RefusalResponse | None:
         """Check a request other than ACK when it arrives; ``None`` lets it pass. ``in_dialog`` is called only if needed.
         Requests in a dialog pass, since the far side of a call that we place need not be an allowed peer, and tags cannot be
         guessed (RFC 3261 §19.3).
@@ -124,7 +126,7 @@ class InboundPolicy:
         self._refuse(cause, host, _SILENCE)
         return (not self._allowed or host in self._allowed) and self._over_limit("", host, lambda: True) is None
 
-    def _over_limit(self, method: str, host: str, is_new: Callable[[], bool]) -> Refusal | None:
+    def _over_limit(self, method: str, host: str, is_new: Callable[[], bool]) -> RefusalResponse | None:
         """Count a new request of a source with a limit; ``None`` lets it pass."""
         has_limit = self._settings.sip.max_requests_per_source_s and method != "CANCEL" and host not in self._trusted
         verdict = self._limits.ask(source_of(host)) if has_limit and is_new() else Verdict.TAKE
@@ -133,27 +135,29 @@ class InboundPolicy:
         if verdict is Verdict.ANSWER and method == "OPTIONS":
             return None  # without a response a peer would take us for dead, and a 503 would mean that we are full
         if verdict is Verdict.ANSWER and method == "INVITE":
-            return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._settings.sip.retry_after_s)),)))
+            return self._refuse(
+                "rate", host, RefusalResponse(503, (("Retry-After", str(self._settings.sip.retry_after_s)),))
+            )
         return self._refuse("rate", host, _SILENCE)
 
-    def on_invite(self, host: str, message: str) -> Refusal | None:
+    def on_invite(self, host: str, message: str) -> RefusalResponse | None:
         """Check an INVITE outside a dialog; ``None`` if it has valid credentials, or needs none."""
         if self._digest is None or host in self._exempt:
             return None
         try:
             answers = _credentials(message)
         except MalformedCredentials as error:
-            return self._refuse("malformed", host, Refusal(_BAD_REQUEST, reason=f"Authorization: {error}"))
+            return self._refuse("malformed", host, RefusalResponse(_BAD_REQUEST, reason=f"Authorization: {error}"))
         source = source_of(host)
         tries = self._tries(source, answers)
         if answers and not all(limits.has_room(key) for limits, key in tries):
-            return self._refuse("attempts", host, Refusal(403))
+            return self._refuse("attempts", host, RefusalResponse(403))
         findings = [self._digest.verify(answer, method="INVITE", source=source) for answer in answers]
-        if Finding.VALID in findings:
+        if DigestResult.VALID in findings:
             self._limits.give_back(source)  # the challenge before it was counted already
             return None
-        challenge = Refusal(401, self._digest.challenges(source, stale=Finding.STALE in findings))
-        if Finding.WRONG not in findings:
+        challenge = RefusalResponse(401, self._digest.challenges(source, stale=DigestResult.STALE in findings))
+        if DigestResult.WRONG not in findings:
             return challenge
         for limits, key in tries:
             limits.ask(key)
@@ -184,31 +188,31 @@ class InboundPolicy:
         """Count a connection that was refused."""
         self._refuse("connections", host, _SILENCE)
 
-    def take_refused(self) -> dict[RefusedCause, Refused]:
+    def take_refused(self) -> dict[RefusedCause, RefusedRequests]:
         refused, self._refused = self._refused, {}
         return refused
 
-    def _refuse(self, cause: RefusedCause, host: str, refusal: Refusal) -> Refusal:
-        refused = self._refused.setdefault(cause, Refused())
+    def _refuse(self, cause: RefusedCause, host: str, refusal: RefusalResponse) -> RefusalResponse:
+        refused = self._refused.setdefault(cause, RefusedRequests())
         refused.count += 1
         if len(refused.sources) < MAX_SOURCES_REPORTED:
             refused.sources.add(host)
         return refusal
 
 
-def _unusable(method: str, message: str, transports: tuple[str, ...], *, is_ambiguous: bool) -> Refusal | None:
+def _unusable(method: str, message: str, transports: tuple[str, ...], *, is_ambiguous: bool) -> RefusalResponse | None:
     if is_ambiguous:
-        return Refusal(_BAD_REQUEST, reason="Line ends or a header that may come once")
+        return RefusalResponse(_BAD_REQUEST, reason="Line ends or a header that may come once")
     if fault := sip_message.contradiction(message):
-        return Refusal(_BAD_REQUEST, reason=fault)
+        return RefusalResponse(_BAD_REQUEST, reason=fault)
     if not sip_message.is_for_sip(message):
-        return Refusal(416)
+        return RefusalResponse(416)
     if method not in _TARGETING:
         return None
     if sip_message.has_foreign_uri(message, "contact", "record-route"):
-        return Refusal(_BAD_REQUEST, reason="Contact or Record-Route is no SIP URI")
+        return RefusalResponse(_BAD_REQUEST, reason="Contact or Record-Route is no SIP URI")
     if sip_message.dialog_of(message) is None and (fault := _fault_of_next_hop(message, transports)):
-        return Refusal(_BAD_REQUEST, reason=fault)
+        return RefusalResponse(_BAD_REQUEST, reason=fault)
     return None
 
 

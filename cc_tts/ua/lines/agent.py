@@ -13,7 +13,7 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.lines import audiosocket, websocket
-from cc_tts.ua.lines.line import Line, Link
+from cc_tts.ua.lines.line import Line, LineLink
 from cc_tts.ua.lines.switchboard import Switchboard
 from cc_tts.ua.process.agent import Agent
 
@@ -136,7 +136,7 @@ class LineAgent(Agent[Line]):
         self._send(messages.InviteRefused())
         return self._retry_after_s
 
-    def _take(self, link: Link, invite: messages.IncomingCall) -> Line | None:
+    def _take(self, link: LineLink, invite: messages.IncomingCall) -> Line | None:
         """Make a line from a connection; ``None`` hangs it up."""
         is_known = invite.call_id in self._calls
         if is_known:

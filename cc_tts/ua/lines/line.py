@@ -26,7 +26,7 @@ _KEYS: Final = frozenset("0123456789*#ABCD")
 log = logs.get(__name__)
 
 
-class Link(Protocol):
+class LineLink(Protocol):
     """The connection that carries a line."""
 
     transport: str
@@ -51,7 +51,7 @@ class Line(ServedCall):
 
     def __init__(
         self,
-        link: Link,
+        link: LineLink,
         invite: messages.IncomingCall,
         settings: messages.UaSettings,
         *,

@@ -10,7 +10,7 @@ from cc_tts.clock import Clock
 from cc_tts.config.sections.asterisk import AsteriskConfig
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList, host_of
-from cc_tts.ua.lines.line import Line, Link
+from cc_tts.ua.lines.line import Line, LineLink
 
 SETUP_TIMEOUT_S: Final = 5.0
 """A connection must name its call within this time; unmeasured."""
@@ -36,7 +36,7 @@ class Switchboard:
         *,
         clock: Clock,
         refusal: Callable[[str], int | None],
-        take: Callable[[Link, messages.IncomingCall], Line | None],
+        take: Callable[[LineLink, messages.IncomingCall], Line | None],
     ) -> None:
         self.settings = settings
         self.config = config

@@ -15,7 +15,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.process.call_media import CallMedia
 from cc_tts.ua.process.served_call import ServedCall
-from cc_tts.ua.recording.recordings import Recordings
+from cc_tts.ua.recording.recordings import LegRecordings
 
 log = logs.get(__name__)
 
@@ -37,7 +37,7 @@ class Agent(ABC, Generic[C]):
         self._unanswered: set[str] = set()  # calls that were reported to the server, which has not reacted yet
         self._heard: set[str] = set()  # calls that somebody listens to
         self._tails: list[tuple[int, messages.Hangup]] = []
-        self._recordings = Recordings(AudioFormat(settings.rtp.clock_rate_hz), settings.log, send)
+        self._recordings = LegRecordings(AudioFormat(settings.rtp.clock_rate_hz), settings.log, send)
 
     @property
     @abstractmethod

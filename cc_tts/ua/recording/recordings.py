@@ -59,7 +59,7 @@ class _Recording:
     num_lost: int = 0
 
 
-class Recordings:
+class LegRecordings:
     """All recordings, at most one for each call."""
 
     def __init__(self, audio_format: AudioFormat, log_config: LogConfig, send: Callable[[Message], None]) -> None:

@@ -11,7 +11,7 @@ from cc_tts.ua import messages
 from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import pj_detail
-from cc_tts.ua.rtp.keys import Key, Keypad
+from cc_tts.ua.rtp.keys import DtmfKey, Keypad
 from cc_tts.ua.sip import info_keys
 
 _DIGITS: Final = frozenset("0123456789*#ABCDR")
@@ -55,7 +55,7 @@ class LegDtmf:
         """Handle a key by INFO. Its CSeq increases unless it is a retransmission (RFC 3261 §12.2.2)."""
         if cseq > self._info_cseq:
             self._info_cseq = cseq
-            self._report(Key(key, "sip_info", self._clock.now_ns(), duration_ms))
+            self._report(DtmfKey(key, "sip_info", self._clock.now_ns(), duration_ms))
 
     def release(self) -> None:
         """Release the key that is down, since the call ends."""
@@ -85,7 +85,7 @@ class LegDtmf:
         except pj.Error as error:
             self._failed(pj_detail(error))
 
-    def _report(self, key: Key | None) -> None:
+    def _report(self, key: DtmfKey | None) -> None:
         if key is not None:
             self._send(
                 messages.DtmfReceived(

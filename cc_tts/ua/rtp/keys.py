@@ -34,7 +34,7 @@ DtmfMethod = Literal["rfc4733", "sip_info"]
 
 
 @dataclass(slots=True)
-class Key:
+class DtmfKey:
     """A key: when it went down, and how long it has been down by its sender's account, 0 if unknown. ``timestamp_ms`` is its
     last segment's, ``segment_ms`` how long that is, and ``earlier_ms`` how long those before it were.
     """
@@ -71,15 +71,15 @@ class Key:
         self.duration_ms = self.earlier_ms + self.segment_ms
 
 
-Edge = tuple[Literal["down", "up"], Key]
+Edge = tuple[Literal["down", "up"], DtmfKey]
 
 
 class Keypad:
     """The key that is down on one leg, if any."""
 
     def __init__(self) -> None:
-        self._down: Key | None = None
-        self._up: deque[Key] = deque(maxlen=_REMEMBERED)
+        self._down: DtmfKey | None = None
+        self._up: deque[DtmfKey] = deque(maxlen=_REMEMBERED)
 
     def packet(
         self, digit: str, *, timestamp_ms: int, duration_ms: int, is_update: bool, is_end: bool, now_ns: int
@@ -98,7 +98,7 @@ class Keypad:
             elif down is None or not is_update or digit != down.digit:
                 if (up := self.release()) is not None:
                     edges.append(("up", up))
-                down = self._down = Key(digit, "rfc4733", now_ns, 0, timestamp_ms)
+                down = self._down = DtmfKey(digit, "rfc4733", now_ns, 0, timestamp_ms)
                 edges.append(("down", down))
         down.hear(duration_ms, now_ns)
         if is_end:
@@ -107,7 +107,7 @@ class Keypad:
             edges.append(("up", down))
         return edges
 
-    def _of_the_past(self, digit: str, timestamp_ms: int, *, may_be_new: bool) -> Key | None:
+    def _of_the_past(self, digit: str, timestamp_ms: int, *, may_be_new: bool) -> DtmfKey | None:
         """Return the released key that a packet belongs to: its end is repeated, or it was given up before."""
         for key in self._up:
             if key.has(digit, timestamp_ms) and not may_be_new:
@@ -117,14 +117,14 @@ class Keypad:
                 return key
         return None
 
-    def overdue(self, now_ns: int) -> Key | None:
+    def overdue(self, now_ns: int) -> DtmfKey | None:
         """Return the key that must be reported although its end did not arrive."""
         down = self._down
         if down is None or (now_ns - down.heard_ns < LOST_AFTER_NS and now_ns - down.began_ns < MAX_DOWN_NS):
             return None
         return self.release()
 
-    def release(self) -> Key | None:
+    def release(self) -> DtmfKey | None:
         """Return the key that is down, as it is released or the call ends."""
         key, self._down = self._down, None
         if key is not None:

@@ -1,5 +1,5 @@
 """Copies every SIP message that comes and goes: into the ring of its call, and to a capture server by HEP, with what RTCP
-reports. Where both are off no module is registered with PJSIP. Runs on: the SIP thread, except :meth:`Tracer.on_rtcp`.
+reports. Where both are off no module is registered with PJSIP. Runs on: the SIP thread, except :meth:`SipTracer.on_rtcp`.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ _ANY: Final = frozenset({"0.0.0.0", "::"})
 log = logs.get(__name__)
 
 
-class Tracer:
+class SipTracer:
     """Copies the messages of all calls. ``legs`` are the legs of the user agent, by call."""
 
     def __init__(

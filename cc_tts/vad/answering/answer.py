@@ -33,7 +33,7 @@ from cc_tts.vad.answering.settings import (
     GreetingEnded,
 )
 from cc_tts.vad.answering.tones import Half, Tone, ToneTracker
-from cc_tts.vad.answering.words import Words
+from cc_tts.vad.answering.words import WordCounter
 
 LONG_SILENCE_MS: Final = 1700.0
 """A person's long greeting has ended after this much silence; the beep of a machine comes sooner (unmeasured)."""
@@ -78,14 +78,14 @@ class _Candidate:
 
 
 @dataclass(slots=True)
-class Answer:
+class AnswerDetection:
     """The detection on one call. :attr:`is_over`: there is nothing more to find."""
 
     settings: Amd
     rate_hz: int
     is_answered: bool = True
     is_over: bool = False
-    _words: Words = field(init=False)
+    _words: WordCounter = field(init=False)
     _tracker: ToneTracker = field(init=False)
     _tones: list[Tone] = field(default_factory=list)
     _candidate: _Candidate | None = None
@@ -100,7 +100,7 @@ class Answer:
         self._begin()
 
     def _begin(self) -> None:
-        self._words = Words(self.settings)
+        self._words = WordCounter(self.settings)
         self._tracker = ToneTracker(self.rate_hz)
         self._tones, self._candidate = [], None
         self._music_ms = self._music_since_ms = 0.0

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cc_tts.clock import ms_between
-from cc_tts.vad.answering.answer import Answer
+from cc_tts.vad.answering.answer import AnswerDetection
 from cc_tts.vad.answering.settings import Amd
 from cc_tts.vad.answering.spectrum import Floats, Sound, sounds
 from cc_tts.vad.answering.tones import HALF_MS, Half
@@ -28,7 +28,7 @@ SILENT: Final = Sound(0.0, 0.0, 0.0, 0.0)
 class _Leg(HeardLeg):
     def __init__(self, settings: Amd, rate_hz: int, origin_ns: int, *, is_answered: bool) -> None:
         super().__init__(rate_hz)
-        self.answer = Answer(settings, rate_hz, is_answered=is_answered)
+        self.answer = AnswerDetection(settings, rate_hz, is_answered=is_answered)
         self.origin_ns = origin_ns
         self._before: Floats = np.zeros(rate_hz * WINDOW_MS // 2000, np.float32)
 

@@ -30,7 +30,7 @@ LEAD_MS: Final = 96.0
 """The model takes up to three windows to be sure of speech; the loud sound before belongs to the word (unmeasured)."""
 
 
-class Words:
+class WordCounter:
     """Counts the words of one leg."""
 
     def __init__(self, settings: Amd) -> None:

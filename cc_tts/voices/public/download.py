@@ -36,7 +36,7 @@ def reason_of(error: Exception) -> str:
     return str(getattr(error, "reason", "") or error) or type(error).__name__
 
 
-class Progress:
+class DownloadProgress:
     """Standard error tells what has come of a file: a bar on a terminal, else a line at the end."""
 
     def __init__(self, name: str, num_bytes: int) -> None:
@@ -81,7 +81,7 @@ def download(url: str, part: Path, num_bytes: int, *, name: str) -> None:
     """Have ``num_bytes`` from ``url`` in ``part``. A connection that breaks is made again as long as each brings something.
     Raises ``SourceFailed``, and leaves what has come; ``ConfigError`` if the disk is full.
     """
-    with Progress(name, num_bytes) as progress:
+    with DownloadProgress(name, num_bytes) as progress:
         while True:
             before = _size(part)
             if before >= num_bytes:
@@ -100,7 +100,7 @@ def download(url: str, part: Path, num_bytes: int, *, name: str) -> None:
         raise SourceFailed(f"{url}: it is longer than the {num_bytes} bytes of the list")
 
 
-def _fetch_rest(url: str, part: Path, num_bytes: int, progress: Progress) -> None:
+def _fetch_rest(url: str, part: Path, num_bytes: int, progress: DownloadProgress) -> None:
     have = _size(part)
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310 - see sources
     try:

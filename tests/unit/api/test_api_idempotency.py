@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
+from cc_tts.api.http.idempotency import IdempotencyStore, ResponseKey, StoredResponse, check_key
 from cc_tts.errors import CapacityExceeded, MalformedRequest
 from tests.fakes.fake_line import FakeClock
 
@@ -26,8 +26,8 @@ class Work:
         return StoredResponse(self.status, (), b"%d" % self.times)
 
 
-def key(value: str) -> Key:
-    return Key("", "POST", "/x", value)
+def key(value: str) -> ResponseKey:
+    return ResponseKey("", "POST", "/x", value)
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ async def test_the_oldest_finished_one_makes_room(store: IdempotencyStore) -> No
 
 async def test_a_token_that_floods_pushes_out_its_own() -> None:
     store, work = IdempotencyStore(FakeClock(), ttl_s=10, max_keys=10), Work()
-    theirs = Key("beta", "POST", "/x", "a")
+    theirs = ResponseKey("beta", "POST", "/x", "a")
     await store.run_once(theirs, b"1", work)
     for number in range(50):
-        await store.run_once(Key("acme", "POST", "/x", str(number)), b"1", Work(404))
+        await store.run_once(ResponseKey("acme", "POST", "/x", str(number)), b"1", Work(404))
     assert len(store) == 10
     assert (await store.run_once(theirs, b"1", work))[1] is True
-    assert (await store.run_once(Key("acme", "POST", "/x", "49"), b"1", Work(404)))[1] is True
+    assert (await store.run_once(ResponseKey("acme", "POST", "/x", "49"), b"1", Work(404)))[1] is True
     assert work.times == 1
 
 

@@ -65,7 +65,7 @@ def command(folder: Path, text: str) -> str:
 async def delivered(*argv: str, **more: Any) -> Any:
     info = RecordingInfo(recording_id="r1", call_id="c1", client_state="s")
     config = RecordConfig(on_saved=argv, **more)
-    return await delivery.Delivery(config).deliver(info, Path("/recordings/r1.wav"))
+    return await delivery.RecordingDelivery(config).deliver(info, Path("/recordings/r1.wav"))
 
 
 def ends(pid: int) -> bool:
@@ -111,7 +111,7 @@ async def test_a_host_whose_name_cannot_be_looked_up_is_told(host: str, tmp_path
     path.touch()
     info = RecordingInfo(recording_id="r1", call_id="c1", upload_url=f"https://{host}/r")
     config = RecordConfig(upload_hosts=("*.s3.example.com",), deliver_tries=1)
-    outcome: Any = await delivery.Delivery(config).deliver(info, path)
+    outcome: Any = await delivery.RecordingDelivery(config).deliver(info, path)
     assert (outcome.to, outcome.result) == ("upload", "failed")
 
 

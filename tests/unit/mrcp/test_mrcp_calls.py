@@ -14,7 +14,7 @@ from cc_tts.mrcp.control.connections import Control
 from cc_tts.mrcp.control.message import Request
 from cc_tts.mrcp.messages import MrcpSettings, OpenSpeech, Taken
 from cc_tts.mrcp.mrcp_calls import MrcpCall, MrcpCalls
-from cc_tts.mrcp.sip.request import Refusal
+from cc_tts.mrcp.sip.request import SipRefusal
 from cc_tts.processes.channel import Message
 from lab.ports import free_ports
 from tests.support.captured_logs import capture_logs
@@ -82,7 +82,7 @@ def status_of(call: MrcpCall, audio: str) -> int:
     """Offer this; 200 if it is taken."""
     try:
         call.modify(HEAD + CONTROL + audio)
-    except Refusal as refusal:
+    except SipRefusal as refusal:
         return refusal.status
     return 200
 
@@ -123,7 +123,7 @@ async def test_a_recogniser_that_is_refused_names_the_session_of_a_synthesiser_t
 
 async def test_a_session_that_there_is_no_place_for_is_refused_until_later_and_logged(bench: Bench) -> None:
     bench.calls.is_accepting = False
-    with capture_logs() as lines, pytest.raises(Refusal) as refusal:
+    with capture_logs() as lines, pytest.raises(SipRefusal) as refusal:
         bench.calls.begin(HEAD + CONTROL + PCMU, cast("Any", FakeDialog()))
     assert (refusal.value.status, dict(refusal.value.headers)) == (503, {"Retry-After": "5"})
     assert [(each["event"], each["reason"], each["sip_call_id"]) for each in lines] == [

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cc_tts.mrcp.control.connections import UNUSED_S, Control
-from cc_tts.mrcp.control.message import Request, RequestState, Status, request, response
+from cc_tts.mrcp.control.message import Request, RequestState, StatusCode, request, response
 
 pytestmark = pytest.mark.unit
 
@@ -24,7 +24,7 @@ def echoing(idle_timeout_s: float = 0.0) -> Control:
     def handle(found: Request) -> None:
         if found.method == "FAIL":
             raise RuntimeError
-        control.send(CHANNEL, response(found.request_id, Status.SUCCESS, RequestState.COMPLETE, ()))
+        control.send(CHANNEL, response(found.request_id, StatusCode.SUCCESS, RequestState.COMPLETE, ()))
 
     control.add(CHANNEL, handle)
     return control

@@ -10,7 +10,7 @@ import pytest
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS, MonotonicClock
 from cc_tts.mrcp.rtp.codecs import STATIC, Codec
-from cc_tts.mrcp.rtp.line import RtpLine, Target
+from cc_tts.mrcp.rtp.line import RtpLine, RtpTarget
 
 pytestmark = pytest.mark.unit
 
@@ -53,7 +53,7 @@ class Bench:
             on_played=self._note_played,
             on_begun=lambda: None,
         )
-        self.line.set_target(Target("192.0.2.1", 4000, codec))
+        self.line.set_target(RtpTarget("192.0.2.1", 4000, codec))
 
     def _note_played(self, unsent: str) -> None:
         self.played.append(len(self.socket.sent))
@@ -179,7 +179,7 @@ def test_frames_are_those_of_the_codec(codec: Codec, payload: int) -> None:
 
 def test_a_client_that_holds_its_audio_gets_no_packets_and_the_text_goes_on() -> None:
     bench = Bench()
-    bench.line.set_target(Target("192.0.2.1", 4000, STATIC[0], is_active=False))
+    bench.line.set_target(RtpTarget("192.0.2.1", 4000, STATIC[0], is_active=False))
     bench.speak(100)
     bench.tick(20)
     assert not bench.socket.sent

@@ -6,12 +6,12 @@ import pytest
 
 from cc_tts.mrcp.control.message import (
     MAX_MESSAGE_BYTES,
-    Malformed,
+    MalformedMessage,
     MessageReader,
-    Refused,
+    RefusedMessage,
     Request,
     RequestState,
-    Status,
+    StatusCode,
     event,
     request,
     response,
@@ -29,7 +29,7 @@ SPEAK = request(
 )
 
 
-def read(data: bytes) -> list[Request | Refused]:
+def read(data: bytes) -> list[Request | RefusedMessage]:
     return list(MessageReader().feed(data))
 
 
@@ -78,7 +78,7 @@ def test_the_length_is_right_where_it_gets_one_digit_more(filler: int) -> None:
     ],
 )
 def test_what_is_no_message_is_an_error(data: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMessage):
         read(data)
 
 
@@ -88,21 +88,21 @@ def test_a_message_that_is_too_large_is_refused_and_passed_over() -> None:
     data = start + b"x" * (MAX_MESSAGE_BYTES + 1000 - len(start)) + stop
     reader = MessageReader()
     found = [each for at in range(0, len(data), 1000) for each in reader.feed(data[at : at + 1000])]
-    assert found[0] == Refused(Status.TOO_LARGE, 7)
+    assert found[0] == RefusedMessage(StatusCode.TOO_LARGE, 7)
     assert [each.request_id for each in found] == [7, 8]
 
 
 @pytest.mark.parametrize(
     ("data", "status"),
     [
-        (b"MRCP/1.0 31 SPEAK 7\r\nA: b\r\n\r\n  ", Status.UNSUPPORTED_VERSION),
-        (b"MRCP/2.0 30 SPEAK 7\r\nno header\r\n"[:27] + b"\r\n\r\n"[:3], Status.ILLEGAL_VALUE),
-        (b"MRCP/2.0 50 SPEAK 7\r\nContent-Length: 5000\r\n\r\nabcde", Status.ILLEGAL_VALUE),
+        (b"MRCP/1.0 31 SPEAK 7\r\nA: b\r\n\r\n  ", StatusCode.UNSUPPORTED_VERSION),
+        (b"MRCP/2.0 30 SPEAK 7\r\nno header\r\n"[:27] + b"\r\n\r\n"[:3], StatusCode.ILLEGAL_VALUE),
+        (b"MRCP/2.0 50 SPEAK 7\r\nContent-Length: 5000\r\n\r\nabcde", StatusCode.ILLEGAL_VALUE),
     ],
 )
-def test_a_message_that_cannot_be_carried_out_has_a_status(data: bytes, status: Status) -> None:
+def test_a_message_that_cannot_be_carried_out_has_a_status(data: bytes, status: StatusCode) -> None:
     written = b" ".join([data.split(b" ", 2)[0], str(len(data)).encode(), data.split(b" ", 2)[2]])
-    assert read(written) == [Refused(status, 7)]
+    assert read(written) == [RefusedMessage(status, 7)]
 
 
 def test_headers_are_read_whatever_their_case_and_folded_ones_are_joined() -> None:
@@ -121,7 +121,7 @@ def test_headers_are_read_whatever_their_case_and_folded_ones_are_joined() -> No
             "in_progress.bin",
             response(
                 543257,
-                Status.SUCCESS,
+                StatusCode.SUCCESS,
                 RequestState.IN_PROGRESS,
                 [("Channel-Identifier", CHANNEL), ("Speech-Marker", "timestamp=857206027059")],
             ),
@@ -139,14 +139,14 @@ def test_headers_are_read_whatever_their_case_and_folded_ones_are_joined() -> No
             "stopped.bin",
             response(
                 543259,
-                Status.SUCCESS,
+                StatusCode.SUCCESS,
                 RequestState.COMPLETE,
                 [("Channel-Identifier", CHANNEL), ("Active-Request-Id-List", "543257,543258")],
             ),
         ),
         (
             "wrong_state.bin",
-            response(543260, Status.WRONG_STATE, RequestState.COMPLETE, [("Channel-Identifier", CHANNEL)]),
+            response(543260, StatusCode.WRONG_STATE, RequestState.COMPLETE, [("Channel-Identifier", CHANNEL)]),
         ),
     ],
 )
@@ -155,5 +155,5 @@ def test_messages_are_written_as_the_golden_files_have_them(name: str, written: 
 
 
 def test_no_header_can_add_another_line() -> None:
-    written = response(1, Status.SUCCESS, RequestState.COMPLETE, [("Channel-Identifier", "a\r\nInjected: b")])
+    written = response(1, StatusCode.SUCCESS, RequestState.COMPLETE, [("Channel-Identifier", "a\r\nInjected: b")])
     assert b"\r\nInjected" not in written

@@ -15,7 +15,7 @@ from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
 from cc_tts.mrcp.__main__ import MrcpServer
 from cc_tts.mrcp.messages import MrcpSettings, Renew
-from cc_tts.mrcp.sip.request import Refusal
+from cc_tts.mrcp.sip.request import SipRefusal
 from lab.certificates import Authority
 
 pytestmark = pytest.mark.unit
@@ -74,5 +74,5 @@ async def test_who_may_connect_changes_at_once() -> None:
 async def test_no_session_begins_while_the_process_ends() -> None:
     async with running(TlsConfig(), "udp") as (server, _):
         await server.stop()
-        with pytest.raises(Refusal, match="Draining"):
+        with pytest.raises(SipRefusal, match="Draining"):
             server.calls.begin("v=0", cast("Any", DIALOG))

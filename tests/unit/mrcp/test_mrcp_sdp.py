@@ -4,8 +4,8 @@ import pytest
 
 from cc_tts.mrcp.rtp.codecs import Codec
 from cc_tts.mrcp.sip import sdp
-from cc_tts.mrcp.sip.request import Refusal
-from cc_tts.mrcp.sip.sdp import Accepted
+from cc_tts.mrcp.sip.request import SipRefusal
+from cc_tts.mrcp.sip.sdp import AcceptedMedia
 
 pytestmark = pytest.mark.unit
 
@@ -14,7 +14,7 @@ CONTROL = "m=application 9 TCP/MRCPv2 1\r\na=setup:active\r\na=connection:new\r\
 AUDIO = "m=audio 4000 RTP/AVP 0 8 96 101\r\na=rtpmap:96 L16/8000/1\r\na=recvonly\r\na=mid:1\r\n"
 
 
-def audio(formats: str, *lines: str) -> sdp.Media:
+def audio(formats: str, *lines: str) -> sdp.OfferedMedia:
     return sdp.read(HEAD + f"m=audio 4000 RTP/AVP {formats}\r\n" + "".join(f"{line}\r\n" for line in lines))[0]
 
 
@@ -73,7 +73,7 @@ def test_where_audio_goes(lines: tuple[str, ...], address: str, direction: str) 
     ["", "v=0\r\n", "hello", HEAD + "m=audio x RTP/AVP 0\r\n", HEAD + "m=audio 70000 RTP/AVP 0\r\n", HEAD + AUDIO * 17],
 )
 def test_what_is_no_description_is_an_error(text: str) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(SipRefusal):
         sdp.read(text)
 
 
@@ -81,10 +81,10 @@ def test_the_answer_has_a_section_for_each_of_the_offer_in_its_order() -> None:
     recognizer = CONTROL.replace("speechsynth", "speechrecog").replace("cmid:1", "cmid:2")
     offer = sdp.read(HEAD + CONTROL + recognizer + AUDIO + "m=video 5000 RTP/AVP 99\r\n")
     accepted = (
-        Accepted(1544, channel="abc@speechsynth"),
-        Accepted(channel="abc@speechsynth"),
-        Accepted(17_000, codec=Codec("PCMU", 8000, 0), direction="sendonly"),
-        Accepted(),
+        AcceptedMedia(1544, channel="abc@speechsynth"),
+        AcceptedMedia(channel="abc@speechsynth"),
+        AcceptedMedia(17_000, codec=Codec("PCMU", 8000, 0), direction="sendonly"),
+        AcceptedMedia(),
     )
     assert sdp.answer(offer, accepted, address="192.0.2.7", sdp_id=5, version=2).split("\r\n") == [
         "v=0", "o=cc-tts 5 2 IN IP4 192.0.2.7", "s=-", "c=IN IP4 192.0.2.7", "t=0 0",
@@ -97,10 +97,12 @@ def test_the_answer_has_a_section_for_each_of_the_offer_in_its_order() -> None:
 
 def test_a_line_that_is_refused_keeps_its_name_as_unimrcp_writes_0_in_its_next_offer_otherwise() -> None:
     recognizer = "m=audio 4002 RTP/AVP 0 8 9 96 101\r\na=sendonly\r\na=ptime:20\r\na=mid:2\r\n"
-    answer = sdp.answer(sdp.read(HEAD + recognizer), (Accepted(),), address="192.0.2.7", sdp_id=1, version=1)
+    answer = sdp.answer(sdp.read(HEAD + recognizer), (AcceptedMedia(),), address="192.0.2.7", sdp_id=1, version=1)
     assert answer.endswith("m=audio 0 RTP/AVP 0 8 9 96 101\r\na=mid:2\r\n")
     offer = sdp.read(HEAD + CONTROL.replace("cmid:1", "cmid:1 a=channel:x"))
-    answer = sdp.answer(offer, (Accepted(1544, channel="abc@speechsynth"),), address="192.0.2.7", sdp_id=1, version=1)
+    answer = sdp.answer(
+        offer, (AcceptedMedia(1544, channel="abc@speechsynth"),), address="192.0.2.7", sdp_id=1, version=1
+    )
     assert "cmid" not in answer, "what the client names cannot add a line"
 
 

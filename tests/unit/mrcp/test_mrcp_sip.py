@@ -10,7 +10,7 @@ import pytest
 from cc_tts.config.schema import SipConfig
 from cc_tts.mrcp.sip import request as requests
 from cc_tts.mrcp.sip.flows import Flow, SipListener, StreamFlow, UdpFlow
-from cc_tts.mrcp.sip.request import Refusal
+from cc_tts.mrcp.sip.request import SipRefusal
 from cc_tts.mrcp.sip.server import Dialog, SipServer
 from cc_tts.mrcp.tcp import Address
 from tests.support.virtual_time import in_virtual_time, virtual_time
@@ -40,7 +40,7 @@ class FakeUsage:
 
     def modify(self, offer: str) -> str:
         if "refuse" in offer:
-            raise Refusal(488)
+            raise SipRefusal(488)
         return "v=0\r\n"
 
 

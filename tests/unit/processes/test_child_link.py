@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from cc_tts.processes.channel import ChildChannel, Decoder, Message, Ping, Pong, Shutdown, Starting, encode
-from cc_tts.processes.child import Link, ServerGone
+from cc_tts.processes.child import ChildLink, ServerGone
 
 pytestmark = pytest.mark.unit
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 class Ends:
     def __init__(self) -> None:
         self.server, theirs = socket.socketpair()
-        self.link = Link(ChildChannel(theirs, (Starting,)))
+        self.link = ChildLink(ChildChannel(theirs, (Starting,)))
         self.link.is_starting = False
         self.link.start()
 

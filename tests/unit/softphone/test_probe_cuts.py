@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cc_tts.softphone.probe.cuts import abrupt_end, holes, levels_of
-from cc_tts.softphone.probe.ear import Gap
+from cc_tts.softphone.probe.ear import TimelineGap
 from lab.caller_audio import PROMPT, SENTENCE, Samples, line_pcm, said, silence
 
 pytestmark = pytest.mark.unit
@@ -62,5 +62,8 @@ def test_a_gap_in_speech_is_a_hole_and_one_in_silence_is_not() -> None:
     pcm = line_pcm(silence(BEFORE_MS), speech[:at], silence(40), speech[at + 320 :], silence(500))
     begin = BEFORE_MS * 8 + at
     after = len(pcm) // 2 - 2000
-    (cut,) = holes(levels_of(pcm), [Gap(begin, 320, "lost"), Gap(after, 320, "lost"), Gap(100, 320, "late")])
-    assert cut == Gap(begin, 320, "lost")
+    (cut,) = holes(
+        levels_of(pcm),
+        [TimelineGap(begin, 320, "lost"), TimelineGap(after, 320, "lost"), TimelineGap(100, 320, "late")],
+    )
+    assert cut == TimelineGap(begin, 320, "lost")

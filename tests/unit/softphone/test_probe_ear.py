@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cc_tts.clock import NS_PER_MS
-from cc_tts.softphone.probe.ear import LEAD_MS, PAUSE_MS, Ear, Gap
+from cc_tts.softphone.probe.ear import LEAD_MS, PAUSE_MS, Ear, TimelineGap
 from cc_tts.softphone.rtp.receiver import Packet
 from cc_tts.vad.detector import VoiceDetector
 from cc_tts.vad.silero import WINDOW_MS, Floats, Memory
@@ -96,7 +96,7 @@ def test_lost_packets_leave_a_gap_and_what_follows_stays_in_its_place(sender: Se
     sender.send(400, LOUD)
     sender.go_on(3)
     sender.send(400, LOUD)
-    assert sender.ear.gaps == [Gap(LEAD + 3200, 480, "lost")]
+    assert sender.ear.gaps == [TimelineGap(LEAD + 3200, 480, "lost")]
     assert len(sender.ear.pcm) == 2 * (LEAD + 3200 + 480 + 3200)
 
 
@@ -108,8 +108,8 @@ def test_silence_that_is_not_sent_is_no_gap(sender: Sender) -> None:
     assert len(sender.ear.pcm) == 2 * (LEAD + 3200 + 16_000 + 3200)
 
 
-@pytest.mark.parametrize(("late_ms", "gaps"), [(80, []), (400, [Gap(LEAD + 3200, 3200, "late")])])
-def test_what_no_jitter_buffer_waits_for_is_heard_late(sender: Sender, late_ms: int, gaps: list[Gap]) -> None:
+@pytest.mark.parametrize(("late_ms", "gaps"), [(80, []), (400, [TimelineGap(LEAD + 3200, 3200, "late")])])
+def test_what_no_jitter_buffer_waits_for_is_heard_late(sender: Sender, late_ms: int, gaps: list[TimelineGap]) -> None:
     sender.send(400, LOUD)
     sender.send(400, LOUD, late_ms=late_ms)
     assert sender.ear.gaps == gaps

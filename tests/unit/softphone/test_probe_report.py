@@ -11,7 +11,7 @@ from cc_tts.softphone.probe.picture import picture_of_probe
 from cc_tts.softphone.probe.plan import ProbePlan
 from cc_tts.softphone.probe.report import CutWord, DetectorReport, ProbeReport, probe_report
 from cc_tts.softphone.probe.turns import Stretch, Turn
-from cc_tts.softphone.report import CallReport, Ending, RtpReport
+from cc_tts.softphone.report import RtpReport, SoftphoneEnding, SoftphoneReport
 from tests.support.call_reports import call_report
 
 pytestmark = pytest.mark.unit
@@ -41,11 +41,13 @@ KEY = Turn(
 )
 
 
-def call(*, ending: Ending | None = None, answered_at_ns: int | None = T0_NS, first_rtp_ms: float = 20) -> CallReport:
+def call(
+    *, ending: SoftphoneEnding | None = None, answered_at_ns: int | None = T0_NS, first_rtp_ms: float = 20
+) -> SoftphoneReport:
     is_answered = answered_at_ns is not None
     return call_report(
         uri="sip:bot@pbx",
-        ending=ending or Ending("completed", "us", 200, "OK"),
+        ending=ending or SoftphoneEnding("completed", "us", 200, "OK"),
         invite_at_ns=T0_NS - 100 * MS,
         answered_at_ns=answered_at_ns,
         ended_at_ns=T0_NS + 20_000 * MS,
@@ -57,7 +59,7 @@ def call(*, ending: Ending | None = None, answered_at_ns: int | None = T0_NS, fi
 
 
 def probe(
-    report: CallReport,
+    report: SoftphoneReport,
     *turns: Turn,
     agent: tuple[Stretch, ...] = SPOKEN,
     cuts: tuple[CutWord, ...] = (),
@@ -138,7 +140,8 @@ def test_an_agent_that_does_not_stop_is_counted() -> None:
 
 def test_an_agent_that_is_busy_is_a_failure() -> None:
     found = probe(
-        call(ending=Ending("refused", "them", 486, "Busy Here"), answered_at_ns=None, first_rtp_ms=30_000), agent=()
+        call(ending=SoftphoneEnding("refused", "them", 486, "Busy Here"), answered_at_ns=None, first_rtp_ms=30_000),
+        agent=(),
     )
     assert found.exit_code == 1
     assert found.findings == ["the agent did not answer: refused, 486 Busy Here"]
@@ -150,7 +153,7 @@ def test_an_agent_that_is_busy_is_a_failure() -> None:
     [((), "before the caller did anything"), ((TURN, KEY), "after 2 of the caller's turns")],
 )
 def test_an_agent_that_hangs_up_is_told(turns: tuple[Turn, ...], words: str) -> None:
-    found = probe(call(ending=Ending("completed", "them", 200, "OK")), *turns)
+    found = probe(call(ending=SoftphoneEnding("completed", "them", 200, "OK")), *turns)
     assert found.findings == [f"the agent hung up 20.0 s after the answer, {words}"]
 
 

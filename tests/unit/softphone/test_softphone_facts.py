@@ -4,7 +4,7 @@ import pytest
 
 from cc_tts.softphone.facts import CallFacts, ending_of
 from cc_tts.softphone.plan import DialPlan
-from cc_tts.softphone.report import Ending
+from cc_tts.softphone.report import SoftphoneEnding
 from cc_tts.ua.sip.reason import RemoteReason
 
 pytestmark = pytest.mark.unit
@@ -22,39 +22,39 @@ TALKED: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("seen", "ending"),
     [
-        (TALKED | {"has_remote_bye": True}, Ending("completed", "them", 200, "OK")),
+        (TALKED | {"has_remote_bye": True}, SoftphoneEnding("completed", "them", 200, "OK")),
         (
             TALKED | {"has_remote_bye": True, "remote_reasons": (RemoteReason("Q.850", 41, "Temporary failure"),)},
-            Ending("completed", "them", 200, "Temporary failure"),
+            SoftphoneEnding("completed", "them", 200, "Temporary failure"),
         ),
-        (TALKED | {"hangup_ns": 9}, Ending("completed", "us", 200, "OK")),
-        (TALKED | {"has_remote_bye": True, "hangup_ns": 9}, Ending("completed", "them", 200, "OK")),
-        (TALKED | {"last_code": 408, "last_reason": "Timeout"}, Ending("failed", "nobody", 408, "Timeout")),
+        (TALKED | {"hangup_ns": 9}, SoftphoneEnding("completed", "us", 200, "OK")),
+        (TALKED | {"has_remote_bye": True, "hangup_ns": 9}, SoftphoneEnding("completed", "them", 200, "OK")),
+        (TALKED | {"last_code": 408, "last_reason": "Timeout"}, SoftphoneEnding("failed", "nobody", 408, "Timeout")),
         (
             {"has_any_response": True, "last_code": 486, "last_reason": "Busy Here"},
-            Ending("refused", "them", 486, "Busy Here"),
+            SoftphoneEnding("refused", "them", 486, "Busy Here"),
         ),
         (
             {"has_any_response": True, "last_code": 503, "last_reason": "No", "retry_after_s": 5},
-            Ending("refused", "them", 503, "No", 5),
+            SoftphoneEnding("refused", "them", 503, "No", 5),
         ),
         (
             {"has_any_response": True, "last_code": 487, "last_reason": "x", "hangup_ns": 9},
-            Ending("cancelled", "us", 487, "x"),
+            SoftphoneEnding("cancelled", "us", 487, "x"),
         ),
         (
             {"has_any_response": True, "last_code": 487, "hangup_ns": 9, "is_timed_out": True},
-            Ending("no_answer", "us", 487, "not answered within 3 s"),
+            SoftphoneEnding("no_answer", "us", 487, "not answered within 3 s"),
         ),
         (
             {"last_code": 487, "hangup_ns": 9, "is_timed_out": True},
-            Ending("unreachable", "nobody", 0, "no SIP answer from sip:a@b within 3 s"),
+            SoftphoneEnding("unreachable", "nobody", 0, "no SIP answer from sip:a@b within 3 s"),
         ),
         (
             {"last_code": 503, "last_reason": "Connection refused"},
-            Ending("unreachable", "nobody", 0, "Connection refused"),
+            SoftphoneEnding("unreachable", "nobody", 0, "Connection refused"),
         ),
-        ({"last_code": 487, "last_reason": "x", "hangup_ns": 9}, Ending("cancelled", "us", 487, "x")),
+        ({"last_code": 487, "last_reason": "x", "hangup_ns": 9}, SoftphoneEnding("cancelled", "us", 487, "x")),
     ],
     ids=[
         "they hang up",
@@ -71,5 +71,5 @@ TALKED: dict[str, Any] = {
         "we cancel before anything came",
     ],
 )
-def test_endings(seen: dict[str, Any], ending: Ending) -> None:
+def test_endings(seen: dict[str, Any], ending: SoftphoneEnding) -> None:
     assert ending_of(CallFacts(**seen), PLAN) == ending

@@ -3,13 +3,13 @@
 import pytest
 
 from cc_tts.clock import NS_PER_MS
-from cc_tts.softphone.command import Progress
+from cc_tts.softphone.command import ProgressEvents
 
 pytestmark = pytest.mark.unit
 
 
 def test_what_is_known_late_comes_in_its_place() -> None:
-    progress = Progress()
+    progress = ProgressEvents()
     for at_ms, name in ((0, "dialing"), (500, "answered"), (700, "dtmf_sent"), (650, "speech_end"), (2000, "ended")):
         progress.add({"event": name, "at_ns": at_ms * NS_PER_MS})
     early = [event["event"] for event in progress.due(750 * NS_PER_MS)]

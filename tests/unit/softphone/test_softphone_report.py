@@ -5,17 +5,17 @@ import pytest
 
 from cc_tts.media.quality import mean_opinion_score
 from cc_tts.softphone.report import (
-    Ending,
     Gaps,
     RecordingReport,
     Result,
     RtpReport,
+    SoftphoneEnding,
     SpeakReport,
     gaps_of,
     rtp_report,
 )
 from cc_tts.softphone.rtp.packets import RtpPacket
-from cc_tts.softphone.rtp.receiver import Key, RtpReceiver, Talkspurt
+from cc_tts.softphone.rtp.receiver import KeyRecord, RtpReceiver, Talkspurt
 from tests.support.call_reports import call_report
 
 pytestmark = pytest.mark.unit
@@ -26,7 +26,7 @@ MS = 1_000_000
 ANSWERED = call_report(
     rtp=RtpReport(packets=3, ssrcs=("0x00000001",), gap_ms=Gaps(2, 19.9, 20.0, 20.0, 20.1, 20.2, 20.3)),
     talkspurts=[Talkspurt(1, 2, 25.0, 1500.0)],
-    dtmf_sent=[Key("5", 1, 100.0, 700.0)],
+    dtmf_sent=[KeyRecord("5", 1, 100.0, 700.0)],
     recording=RecordingReport("a.wav", 1500.0, 1, is_truncated=False),
     speak=SpeakReport(error="HTTP 404"),
 )
@@ -37,7 +37,7 @@ ANSWERED = call_report(
     [("completed", 0), ("refused", 1), ("no_answer", 1), ("cancelled", 1), ("failed", 1), ("unreachable", 2)],
 )
 def test_exit_codes(result: Result, code: int) -> None:
-    assert Ending(result, "us").exit_code == code
+    assert SoftphoneEnding(result, "us").exit_code == code
 
 
 def test_gap_percentiles() -> None:
@@ -62,7 +62,9 @@ def test_table_for_an_answered_call() -> None:
 
 
 def test_table_for_a_refused_call_has_no_media_rows() -> None:
-    text = call_report(answered_at_ns=None, ending=Ending("refused", "them", 503, "Service Unavailable", 5)).table()
+    text = call_report(
+        answered_at_ns=None, ending=SoftphoneEnding("refused", "them", 503, "Service Unavailable", 5)
+    ).table()
     assert "503 Service Unavailable" in text
     assert "Retry-After" in text
     assert "first RTP" not in text

@@ -12,7 +12,7 @@ from cc_tts.errors import AudioUnreadable, FetchFailed, UrlNotAllowed
 from cc_tts.speech.cache.prompt_files import CachedChunk, CachedPrompt
 from cc_tts.speech.prompt import UrlContent
 from cc_tts.speech.staged import urls
-from cc_tts.speech.staged.urls import MAX_AT_A_HOST, Fetched, UrlAudio, downloaded
+from cc_tts.speech.staged.urls import MAX_AT_A_HOST, FetchedFile, UrlAudio, downloaded
 from tests.fakes.fake_line import FakeClock
 from tests.support.virtual_time import virtual_time
 
@@ -38,17 +38,17 @@ class Web:
         )
         self.audio.fetch = self.fetch
         self.requests: list[tuple[str, str, str]] = []
-        self.responses: list[Fetched | Exception] = []
+        self.responses: list[FetchedFile | Exception] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.closed_hosts: set[str | None] = set()
 
-    async def fetch(self, url: URL, *, etag: str = "", last_modified: str = "") -> Fetched:
+    async def fetch(self, url: URL, *, etag: str = "", last_modified: str = "") -> FetchedFile:
         self.requests.append((str(url), etag, last_modified))
         await self.gate.wait()
         if url.host in self.closed_hosts:
             await asyncio.Event().wait()
-        response = self.responses.pop(0) if self.responses else Fetched(data=b"abcd")
+        response = self.responses.pop(0) if self.responses else FetchedFile(data=b"abcd")
         if isinstance(response, Exception):
             raise response
         return response
@@ -99,7 +99,7 @@ async def test_a_call_that_ends_leaves_the_download_to_the_others(web: Web) -> N
 
 
 async def test_a_fresh_copy_is_played_without_a_request_and_no_longer_than_allowed(web: Web) -> None:
-    web.responses = [Fetched(data=b"abcd", fresh_s=10_000.0)]
+    web.responses = [FetchedFile(data=b"abcd", fresh_s=10_000.0)]
     await web.play()
     web.clock.advance(99_000)
     assert await web.play() == b"abcd"
@@ -110,8 +110,8 @@ async def test_a_fresh_copy_is_played_without_a_request_and_no_longer_than_allow
 
 async def test_a_stale_copy_is_asked_about_and_played_again(web: Web) -> None:
     web.responses = [
-        Fetched(data=b"abcd", etag='"1"', last_modified="then"),
-        Fetched(data=None, fresh_s=50.0),
+        FetchedFile(data=b"abcd", etag='"1"', last_modified="then"),
+        FetchedFile(data=None, fresh_s=50.0),
     ]
     assert [await web.play() for _ in range(3)] == [b"abcd"] * 3
     assert web.requests == [(URL_A, "", ""), (URL_A, '"1"', "then")]
@@ -119,12 +119,12 @@ async def test_a_stale_copy_is_asked_about_and_played_again(web: Web) -> None:
 
 
 async def test_a_changed_file_takes_the_place_of_the_copy(web: Web) -> None:
-    web.responses = [Fetched(data=b"abcd", etag='"1"'), Fetched(data=b"efgh", etag='"2"', fresh_s=50.0)]
+    web.responses = [FetchedFile(data=b"abcd", etag='"1"'), FetchedFile(data=b"efgh", etag='"2"', fresh_s=50.0)]
     assert [await web.play() for _ in range(3)] == [b"abcd", b"efgh", b"efgh"]
 
 
 async def test_what_may_not_be_kept_is_fetched_each_time(web: Web) -> None:
-    web.responses = [Fetched(data=b"abcd", etag='"1"', fresh_s=50.0, is_private=True)] * 2
+    web.responses = [FetchedFile(data=b"abcd", etag='"1"', fresh_s=50.0, is_private=True)] * 2
     await web.play()
     await web.play()
     assert web.requests == [(URL_A, "", "")] * 2
@@ -132,7 +132,7 @@ async def test_what_may_not_be_kept_is_fetched_each_time(web: Web) -> None:
 
 async def test_copies_make_room_for_later_ones(web: Web) -> None:
     small = Web(max_fetched_s=1.0)
-    small.responses = [Fetched(data=bytes(9600), fresh_s=50.0)] * 3
+    small.responses = [FetchedFile(data=bytes(9600), fresh_s=50.0)] * 3
     for url in (URL_A, "https://b.example.com/", URL_A):
         await small.play(url)
     assert len(small.requests) == 3
@@ -140,7 +140,7 @@ async def test_copies_make_room_for_later_ones(web: Web) -> None:
 
 async def test_so_many_files_are_kept_however_short_they_are(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urls, "MAX_COPIES", 1)
-    web.responses = [Fetched(data=b"abcd", fresh_s=50.0)] * 3
+    web.responses = [FetchedFile(data=b"abcd", fresh_s=50.0)] * 3
     for url in (URL_A, "https://a.example.com/b.wav", URL_A):
         await web.play(url)
     assert len(web.requests) == 3
@@ -156,13 +156,13 @@ async def test_a_failure_is_told_to_every_call_and_not_kept(web: Web, error: Exc
 
 
 async def test_a_file_that_is_no_audio_fails(web: Web) -> None:
-    web.responses = [Fetched(data=b"text", fresh_s=50.0)]
+    web.responses = [FetchedFile(data=b"text", fresh_s=50.0)]
     with pytest.raises(AudioUnreadable):
         await web.play()
 
 
 async def test_an_answer_about_a_copy_that_nobody_has_fails(web: Web) -> None:
-    web.responses = [Fetched(data=None)]
+    web.responses = [FetchedFile(data=None)]
     with pytest.raises(FetchFailed):
         await web.play()
 
@@ -188,7 +188,7 @@ async def test_a_slow_host_delays_its_own_files_alone() -> None:
 
 
 async def test_the_gain_is_that_of_the_prompt(web: Web) -> None:
-    web.responses = [Fetched(data=b"\x10\x00" * 4)]
+    web.responses = [FetchedFile(data=b"\x10\x00" * 4)]
     assert await web.play(gain_db=6.0206) == b"\x20\x00" * 4
 
 

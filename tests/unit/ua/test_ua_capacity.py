@@ -6,7 +6,7 @@ import pytest
 
 from cc_tts.clock import NS_PER_MS
 from cc_tts.config.schema import Config, RtpConfig, SipConfig
-from cc_tts.ua.capacity import MIN_CLOSING_CALLS, SOCKET_CLOSING_NS, Capacity
+from cc_tts.ua.capacity import MIN_CLOSING_CALLS, SOCKET_CLOSING_NS, CallCapacity
 from cc_tts.ua.client import settings_of
 from cc_tts.ua.pjsua2_build import Pjsua2Build
 from tests.fakes.fake_line import FakeClock
@@ -22,7 +22,7 @@ class Lab:
     def __init__(self, config: Config = CONFIG) -> None:
         self.num_pjsua_calls = 0
         self.clock = FakeClock()
-        self.capacity = Capacity(
+        self.capacity = CallCapacity(
             settings_of(config)[0],
             BUILD,
             build_limit=BUILD_LIMIT,

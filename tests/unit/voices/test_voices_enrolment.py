@@ -12,8 +12,8 @@ from cc_tts.voices import enrolment
 from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
 from cc_tts.voices.enrolment import (
     PromptUnusable,
-    Recording,
     ReferenceFeatures,
+    ReferenceRecording,
     check_recording,
     check_transcript,
     enrol,
@@ -66,11 +66,14 @@ def cache(tmp_path: Path) -> EmbeddingCache:
     return EmbeddingCache(tmp_path / "voices")
 
 
-ANNA = Recording(speech(4.5), 24_000, b"anna")
+ANNA = ReferenceRecording(speech(4.5), 24_000, b"anna")
 
 
 def made(
-    encoder: CountingEncoder | FixedEncoder, words: str | None = TEXT, recording: Recording = ANNA, **options: Any
+    encoder: CountingEncoder | FixedEncoder,
+    words: str | None = TEXT,
+    recording: ReferenceRecording = ANNA,
+    **options: Any,
 ) -> EnrolledVoice:
     return enrol(recording, words, encoder, name="anna.wav", **options)
 
@@ -87,7 +90,7 @@ def test_a_voice_is_computed_once(cache: EmbeddingCache) -> None:
 def test_other_audio_text_networks_or_trim_make_another_voice() -> None:
     keys = {
         made(CountingEncoder()).key,
-        made(CountingEncoder(), recording=Recording(ANNA.audio, 24_000, b"another file")).key,
+        made(CountingEncoder(), recording=ReferenceRecording(ANNA.audio, 24_000, b"another file")).key,
         made(CountingEncoder(), "Something else.").key,
         made(CountingEncoder("networks 2")).key,
         made(CountingEncoder(), trim_to_chunk=False).key,
@@ -164,7 +167,7 @@ def with_a_hole(value: float) -> Samples:
 )
 def test_recordings_that_no_voice_can_come_of_are_refused(audio: Samples, rate_hz: int, message: str) -> None:
     with pytest.raises(PromptUnusable, match=message):
-        check_recording(Recording(audio.astype(np.float32), rate_hz))
+        check_recording(ReferenceRecording(audio.astype(np.float32), rate_hz))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +180,7 @@ def test_recordings_that_no_voice_can_come_of_are_refused(audio: Samples, rate_h
     ],
 )
 def test_poor_recordings_pass_with_a_warning(audio: Samples, message: str | None) -> None:
-    warnings = check_recording(Recording(audio, 24_000))
+    warnings = check_recording(ReferenceRecording(audio, 24_000))
     assert len(warnings) == (message is not None)
     assert message is None or message in warnings[0]
 
@@ -204,7 +207,7 @@ def test_a_transcript_too_long_for_the_recording_is_remarked_on(cache: Embedding
 def test_nothing_is_kept_of_what_was_refused(cache: EmbeddingCache) -> None:
     encoder = CountingEncoder()
     with pytest.raises(ClientError, match=r"anna\.wav: longer than 30 s") as caught:
-        made(encoder, recording=Recording(speech(45.0, 16_000), 16_000), cache=cache)
+        made(encoder, recording=ReferenceRecording(speech(45.0, 16_000), 16_000), cache=cache)
     assert (caught.value.code, caught.value.http_status) == ("prompt_unusable", 422)
     with pytest.raises(PromptUnusable, match="the transcript is empty"):
         made(encoder, "", cache=cache)
@@ -214,7 +217,7 @@ def test_nothing_is_kept_of_what_was_refused(cache: EmbeddingCache) -> None:
 
 def test_the_limits_are_those_of_the_tokenizer() -> None:
     assert enrolment.MAX_DURATION_S == 30.0
-    check_recording(Recording(speech(30.0, 16_000), 16_000))
+    check_recording(ReferenceRecording(speech(30.0, 16_000), 16_000))
 
 
 @pytest.mark.parametrize(("num_tokens", "num_kept"), [(200, 200), (201, 0), (750, 0)])

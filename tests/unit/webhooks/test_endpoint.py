@@ -16,8 +16,8 @@ from cc_tts.tracing.span import Span
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.webhooks.endpoint import Endpoint
 from cc_tts.webhooks.post import Outcome
-from cc_tts.webhooks.queue import Delivery
-from cc_tts.webhooks.target import Target
+from cc_tts.webhooks.queue import EventDelivery
+from cc_tts.webhooks.target import WebhookTarget
 from tests.support.virtual_time import LoopClock, in_virtual_time
 
 pytestmark = pytest.mark.unit
@@ -44,9 +44,9 @@ class Stage:
     at_once: int = 0
     begun_s: float = 0.0
 
-    def put(self, event_id: str, *, call_id: str = "c", is_durable: bool = False, **more: Any) -> Delivery:
+    def put(self, event_id: str, *, call_id: str = "c", is_durable: bool = False, **more: Any) -> EventDelivery:
         now_ns = self.clock.now_ns()
-        delivery = Delivery(
+        delivery = EventDelivery(
             id=event_id,
             type=more.get("type", "call.early"),
             call_id=call_id,
@@ -61,7 +61,9 @@ class Stage:
         self.endpoint.put(delivery)
         return delivery
 
-    async def __call__(self, target: Target, headers: dict[str, str], body: bytes, *, wants_answer: bool) -> Outcome:
+    async def __call__(
+        self, target: WebhookTarget, headers: dict[str, str], body: bytes, *, wants_answer: bool
+    ) -> Outcome:
         self.sent.append((headers["webhook-id"], round(self.clock.wall_s() - self.begun_s, 1)))
         self.traceparents.append(headers.get("traceparent"))
         self.at_once += 1
@@ -70,7 +72,7 @@ class Stage:
         self.at_once -= 1
         return self.respond(headers["webhook-id"])
 
-    def settle(self, target: Target, delivery: Delivery) -> None:
+    def settle(self, target: WebhookTarget, delivery: EventDelivery) -> None:
         self.settled.append(delivery.id)
 
     @property
@@ -84,7 +86,7 @@ class Stage:
 def stage(**settings: Any) -> Any:
     @asynccontextmanager
     async def make() -> AsyncIterator[Stage]:
-        metrics, target = Metrics(), Target(name="crm", url=URL("http://x"), max_in_flight=4)
+        metrics, target = Metrics(), WebhookTarget(name="crm", url=URL("http://x"), max_in_flight=4)
         it = Stage(endpoint=None, metrics=metrics)  # type: ignore[arg-type]
         it.endpoint = Endpoint(
             target,

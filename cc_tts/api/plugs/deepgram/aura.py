@@ -27,7 +27,7 @@ from cc_tts.errors import CcTtsError, MalformedRequest
 ROUTES: Final = RouteTable("Deepgram", DEEPGRAM)
 
 
-class Incoming(msgspec.Struct, frozen=True):
+class AuraMessage(msgspec.Struct, frozen=True):
     """A message of a client. Unknown fields have no effect."""
 
     type: Literal["Speak", "Flush", "Clear", "Close"]
@@ -47,7 +47,7 @@ async def stream_for_deepgram(request: web.Request) -> web.StreamResponse:
 
 
 class DeepgramConnection(TextsInTurn):
-    frames = Incoming
+    frames = AuraMessage
 
     def __init__(self, request: web.Request) -> None:
         words = words_of(request)
@@ -56,7 +56,7 @@ class DeepgramConnection(TextsInTurn):
         request_id = request.app[CONTEXT].nodes.new_id("req")
         self.tell([{"type": "Metadata", "request_id": request_id, "model_name": words.voice or ""}])
 
-    def obey(self, incoming: Incoming) -> None:
+    def obey(self, incoming: AuraMessage) -> None:
         match incoming.type:
             case "Speak":
                 self.add(incoming.text)

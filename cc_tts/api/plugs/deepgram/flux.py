@@ -51,7 +51,7 @@ class Offset(msgspec.Struct, frozen=True):
     type: Literal["time_ms"] = "time_ms"
 
 
-class Incoming(msgspec.Struct, frozen=True):
+class FluxMessage(msgspec.Struct, frozen=True):
     """A message of a client. Unknown fields have no effect."""
 
     type: Literal["Speak", "Flush", "Interrupt", "Configure", "Close"]
@@ -105,7 +105,7 @@ async def speak_turns_for_flux(request: web.Request) -> web.StreamResponse:
 
 
 class FluxConnection(TextsInTurn):
-    frames = Incoming
+    frames = FluxMessage
 
     def __init__(self, request: web.Request) -> None:
         words, output = words_of(request), _raw_output_of(request)
@@ -125,7 +125,7 @@ class FluxConnection(TextsInTurn):
 
     # --- what a client says ------------------------------------------------------------------------------------------
 
-    def obey(self, incoming: Incoming) -> None:
+    def obey(self, incoming: FluxMessage) -> None:
         match incoming.type:
             case "Speak":
                 self._take_text(incoming.text)

@@ -52,7 +52,7 @@ class TextToSpeech(msgspec.Struct, frozen=True):
     language_code: schemas.Language | None = None
 
 
-class Incoming(msgspec.Struct, frozen=True, kw_only=True):
+class ElevenLabsMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message of a client of a WebSocket. Unknown fields have no effect."""
 
     text: str | None = None

@@ -18,7 +18,7 @@ from cc_tts.api.plugs.elevenlabs.shapes import (
     INACTIVITY,
     LANGUAGE,
     OUTPUT_FORMAT,
-    Incoming,
+    ElevenLabsMessage,
     in_milliseconds,
     inactivity_s,
     output_of,
@@ -52,7 +52,7 @@ async def speak_text(request: web.Request) -> web.StreamResponse:
 class ManyContexts(SpeechConnection):
     """A client of several texts, each in a context."""
 
-    frames = Incoming
+    frames = ElevenLabsMessage
 
     def __init__(self, request: web.Request) -> None:
         self._is_stranger = HOLDER.get() is NOBODY
@@ -62,7 +62,7 @@ class ManyContexts(SpeechConnection):
         self._flushed: set[str] = set()
         """The contexts whose last message was a flush without text."""
 
-    def obey(self, incoming: Incoming) -> None:
+    def obey(self, incoming: ElevenLabsMessage) -> None:
         self.current_id = incoming.id or ONLY
         if self._is_stranger and not self.outbox.is_closed:
             self._admit(incoming.key)
@@ -90,7 +90,7 @@ class ManyContexts(SpeechConnection):
             self.refuse(error or Unauthorized("no key came"))
             self.outbox.close()
 
-    def act(self, incoming: Incoming, context_id: str) -> None:
+    def act(self, incoming: ElevenLabsMessage, context_id: str) -> None:
         if incoming.close_socket:
             self.end_all()
         elif incoming.close_context:
@@ -100,7 +100,7 @@ class ManyContexts(SpeechConnection):
         else:
             self.keep(context_id)
 
-    def speak(self, incoming: Incoming, context_id: str) -> None:
+    def speak(self, incoming: ElevenLabsMessage, context_id: str) -> None:
         text = incoming.text or ""
         self.say(context_id, text, words_of(self._request, incoming.voice_settings))
         self._flushed.discard(context_id)
@@ -142,7 +142,7 @@ class ManyContexts(SpeechConnection):
 class OneContext(ManyContexts):
     """A client of one text, which ends with an empty one."""
 
-    def act(self, incoming: Incoming, context_id: str) -> None:  # noqa: ARG002
+    def act(self, incoming: ElevenLabsMessage, context_id: str) -> None:  # noqa: ARG002
         if incoming.text == "" and not incoming.flush:
             self.speak(incoming, ONLY)  # so that the end is reported also if no text came before
             self.end_all()

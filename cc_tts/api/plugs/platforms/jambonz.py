@@ -46,7 +46,7 @@ class JambonzText(msgspec.Struct, frozen=True):
     language: str | None = None
 
 
-class Incoming(msgspec.Struct, frozen=True):
+class JambonzMessage(msgspec.Struct, frozen=True):
     """A message of jambonz. Unknown fields have no effect."""
 
     type: Literal["stream", "flush", "clear", "stop"]
@@ -79,7 +79,7 @@ async def stream_for_jambonz(request: web.Request) -> web.StreamResponse:
 
 
 class JambonzConnection(TextsInTurn):
-    frames = Incoming
+    frames = JambonzMessage
 
     def __init__(self, request: web.Request) -> None:
         rates_hz = {str(each): each for each in RATES_HZ}
@@ -88,7 +88,7 @@ class JambonzConnection(TextsInTurn):
         super().__init__(request, words, Output(FORMATS["pcm"], rate_hz), idle_timeout_s=IDLE_TIMEOUT_S)
         self.tell([{"type": "connect", "data": {"sample_rate": rate_hz, "base64_encoding": False}}])
 
-    def obey(self, incoming: Incoming) -> None:
+    def obey(self, incoming: JambonzMessage) -> None:
         match incoming.type:
             case "stream":
                 self.add(incoming.text)

@@ -30,7 +30,7 @@ from cc_tts.engines.cosyvoice.runners.lanes import upload
 from cc_tts.engines.cosyvoice.runners.vocoder import (
     ROW_BUCKETS,
     SlotVocoder,
-    Synthesis,
+    VocoderBatches,
     VocoderRow,
     most_rows,
     pcm_and_finite,
@@ -77,7 +77,7 @@ class CausalVocoderRunner(SlotVocoder):
         return shapes_up_to(max_rows, FRAME_BUCKETS, step=step)
 
     @torch.inference_mode()
-    def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
+    def begin(self, rows: Sequence[VocoderRow]) -> VocoderBatches:
         """All but a last chunk leave four frames for the next one, so the first has as many."""
         started = []
         for bucket, batch in batches(rows, self._num_frames, FRAME_BUCKETS, most_rows):
@@ -86,7 +86,7 @@ class CausalVocoderRunner(SlotVocoder):
                 num_rows, num_frames = len(batch), max(1, *(self._num_frames(row) for row in batch))
             new = [self._new_samples(row) for row in batch]
             started.append((batch, new, self._call(batch, num_rows, num_frames)))
-        return Synthesis(self, rows, started)
+        return VocoderBatches(self, rows, started)
 
     @staticmethod
     def _num_frames(row: VocoderRow) -> int:

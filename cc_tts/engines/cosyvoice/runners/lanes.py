@@ -65,7 +65,7 @@ class Lane:
             yield
 
 
-class Mark:
+class LaneMark:
     """When the lane has come here; to be read when what was asked for about then has been fetched."""
 
     def __init__(self, device: torch.device, clock: Clock) -> None:
@@ -75,7 +75,7 @@ class Mark:
             self.event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             self.event.record()
 
-    def ms_since(self, earlier: "Mark") -> float:
+    def ms_since(self, earlier: "LaneMark") -> float:
         """The time of the lane between two marks."""
         if self.event is None or earlier.event is None:
             return ms_between(earlier.at_ns, self.at_ns)

@@ -35,9 +35,9 @@ from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner, fixed_uniform
 from cc_tts.engines.cosyvoice.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice, max_pages
 from cc_tts.engines.cosyvoice.runners.graphs import buckets_up_to, can_record, thinned
-from cc_tts.engines.cosyvoice.runners.lanes import Lane, Mark
+from cc_tts.engines.cosyvoice.runners.lanes import Lane, LaneMark
 from cc_tts.engines.cosyvoice.runners.lm import LmRunner, LmVoice
-from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, Synthesis, VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderBatches, VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
 from cc_tts.engines.engine_core import DeviceLost
@@ -77,7 +77,9 @@ class _VoiceState:
 class _Speaking:
     """A call under way; see :class:`cc_tts.engines.cosyvoice.engine.device.Speaking`."""
 
-    def __init__(self, runner: "ModelRunner", jobs: Row[SpeakJob], synthesis: Synthesis, marks: Row[Mark]) -> None:
+    def __init__(
+        self, runner: "ModelRunner", jobs: Row[SpeakJob], synthesis: VocoderBatches, marks: Row[LaneMark]
+    ) -> None:
         self._runner = runner
         self._jobs = jobs
         self._synthesis = synthesis
@@ -212,8 +214,8 @@ class ModelRunner:
             synthesis = self._vocoder.begin(chunks)
             return _Speaking(self, jobs, synthesis, (begin, between, self._mark()))
 
-    def _mark(self) -> Mark:
-        return Mark(self._device, self.clock)
+    def _mark(self) -> LaneMark:
+        return LaneMark(self._device, self.clock)
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Free all that a slot holds; a slot that holds nothing stays so. Where a call is under way for it, what this writes

@@ -83,7 +83,7 @@ Started = tuple[Sequence[VocoderRow], Sequence[slice], Tensor]
 """A batch that is under way: its rows, which samples of each are given out, and the samples of all, [rows, samples + 1]."""
 
 
-class Synthesis:
+class VocoderBatches:
     """Batches that are under way; their samples come to the host in one copy."""
 
     def __init__(self, vocoder: "SlotVocoder", rows: Sequence[VocoderRow], started: Sequence[Started]) -> None:
@@ -186,7 +186,7 @@ class SlotVocoder(ABC):
         """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16."""
 
     @abstractmethod
-    def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
+    def begin(self, rows: Sequence[VocoderRow]) -> VocoderBatches:
         """Begin the audio of one row or more. One whose numbers are not finite fails; whoever asks for it frees its slot."""
 
     def synthesise(self, rows: Sequence[VocoderRow]) -> list[bytes | None]:
@@ -233,7 +233,7 @@ class VocoderRunner(SlotVocoder):
         return [(*shape, is_even) for shape in shapes for is_even in (0, 1)]
 
     @torch.inference_mode()
-    def begin(self, rows: Sequence[VocoderRow]) -> Synthesis:
+    def begin(self, rows: Sequence[VocoderRow]) -> VocoderBatches:
         """All but a last chunk hold the audio of their last eight frames back and have at least so many."""
         started = []
         for bucket, batch in batches(rows, lambda row: row.num_frames, FRAME_BUCKETS, most_rows):
@@ -243,7 +243,7 @@ class VocoderRunner(SlotVocoder):
             is_even = int(all(row.num_frames == num_frames for row in batch))
             given = [self._given(row) for row in batch]
             started.append((batch, given, self._call(batch, num_rows, num_frames, is_even)))
-        return Synthesis(self, rows, started)
+        return VocoderBatches(self, rows, started)
 
     def _given(self, row: VocoderRow) -> slice:
         return slice(0, self._hop * (row.num_frames - (0 if row.is_last else CROSSFADE_FRAMES)))

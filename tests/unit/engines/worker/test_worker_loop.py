@@ -19,7 +19,7 @@ from cc_tts.engines.worker.messages import (
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, Unprocessable
 from cc_tts.processes.channel import ChildChannel, Message, Record
-from cc_tts.processes.child import Link
+from cc_tts.processes.child import ChildLink
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_line import FakeClock
 from tests.support.captured_logs import capture_logs
@@ -86,7 +86,7 @@ class FakeChannel(ChildChannel):
         return [each for each in self.sent if not isinstance(each[0], EngineDescription | EngineLoad)]
 
 
-class FakeLink(Link):
+class FakeLink(ChildLink):
     """Gives out what the test has sent."""
 
     def __init__(self, channel: ChildChannel) -> None:

@@ -14,7 +14,7 @@ from cc_tts.ua.guard.digest import (
     MAX_CREDENTIALS_CHARS,
     Credentials,
     DigestGuard,
-    Finding,
+    DigestResult,
     MalformedCredentials,
     answer_to,
     digest,
@@ -161,7 +161,7 @@ class Caller:
         realm: str = 'the "realm"',
         source: str = SOURCE,
         method: str = "INVITE",
-    ) -> Finding:
+    ) -> DigestResult:
         count = f"{nc:08x}"
         hashed = algorithm if algorithm in ("SHA-256", "MD5") else "MD5"
         credentials = Credentials(
@@ -192,56 +192,58 @@ def test_challenges_offer_the_stronger_algorithm_first() -> None:
 def test_a_right_answer_counts_once() -> None:
     caller = Caller()
     nonce = caller.nonce()
-    assert caller.answer(nonce) is Finding.VALID
-    assert caller.answer(nonce) is Finding.STALE
-    assert caller.answer(nonce, nc=3, algorithm="MD5") is Finding.VALID
-    assert caller.answer(nonce, nc=2) is Finding.STALE
-    assert caller.answer(caller.nonce(), username="jürgen", password="pässword") is Finding.VALID
+    assert caller.answer(nonce) is DigestResult.VALID
+    assert caller.answer(nonce) is DigestResult.STALE
+    assert caller.answer(nonce, nc=3, algorithm="MD5") is DigestResult.VALID
+    assert caller.answer(nonce, nc=2) is DigestResult.STALE
+    assert caller.answer(caller.nonce(), username="jürgen", password="pässword") is DigestResult.VALID
 
 
 def test_wrong_answers_to_a_challenge_of_ours() -> None:
     caller = Caller()
     nonce = caller.nonce()
-    assert caller.answer(nonce, password="guess") is Finding.WRONG
+    assert caller.answer(nonce, password="guess") is DigestResult.WRONG
     assert (
-        caller.answer(nonce, username="nobody") is caller.answer(nonce, username="nobody", password="") is Finding.WRONG
+        caller.answer(nonce, username="nobody")
+        is caller.answer(nonce, username="nobody", password="")
+        is DigestResult.WRONG
     )
-    assert caller.answer(nonce, method="BYE") is Finding.WRONG
-    assert caller.answer(nonce) is Finding.VALID, "a wrong answer does not use the count up"
+    assert caller.answer(nonce, method="BYE") is DigestResult.WRONG
+    assert caller.answer(nonce) is DigestResult.VALID, "a wrong answer does not use the count up"
 
 
 def test_wrong_answers_take_no_memory() -> None:
     caller = Caller()
     before = held_bytes(caller.guard)
     for _ in range(1000):
-        assert caller.answer(caller.nonce(), password="guess") is Finding.WRONG
+        assert caller.answer(caller.nonce(), password="guess") is DigestResult.WRONG
     assert held_bytes(caller.guard) < 1.5 * before
 
 
 def test_other_realms_and_algorithms_are_foreign() -> None:
     caller = Caller(("MD5",))
-    assert caller.answer(caller.nonce(), algorithm="SHA-256") is Finding.FOREIGN
-    assert caller.answer(caller.nonce(), algorithm="MD5-sess") is Finding.FOREIGN
-    assert caller.answer(caller.nonce(), algorithm="MD5", realm="pbx") is Finding.FOREIGN
+    assert caller.answer(caller.nonce(), algorithm="SHA-256") is DigestResult.FOREIGN
+    assert caller.answer(caller.nonce(), algorithm="MD5-sess") is DigestResult.FOREIGN
+    assert caller.answer(caller.nonce(), algorithm="MD5", realm="pbx") is DigestResult.FOREIGN
 
 
 def test_nonces_that_are_not_ours_say_nothing_about_the_password() -> None:
     caller = Caller()
     good = caller.nonce()
     for nonce in ("", "abc", good[:-1], good + "0", "0" * len(good), "é" * len(good), Caller().nonce()):
-        assert caller.answer(nonce, password="guess") is Finding.STALE
-        assert caller.answer(nonce) is Finding.STALE
-    assert caller.answer(good, source="192.0.2.2") is Finding.STALE
+        assert caller.answer(nonce, password="guess") is DigestResult.STALE
+        assert caller.answer(nonce) is DigestResult.STALE
+    assert caller.answer(good, source="192.0.2.2") is DigestResult.STALE
 
 
 def test_a_challenge_expires() -> None:
     caller = Caller()
     nonce = caller.nonce()
     caller.clock.advance(60_000)
-    assert caller.answer(nonce) is Finding.VALID
+    assert caller.answer(nonce) is DigestResult.VALID
     caller.clock.advance(1)
-    assert caller.answer(nonce, nc=2) is Finding.STALE
-    assert caller.answer(nonce, nc=3, password="guess") is Finding.WRONG
+    assert caller.answer(nonce, nc=2) is DigestResult.STALE
+    assert caller.answer(nonce, nc=3, password="guess") is DigestResult.WRONG
 
 
 def test_the_table_is_bounded_and_what_it_forgets_is_expired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +252,7 @@ def test_the_table_is_bounded_and_what_it_forgets_is_expired(monkeypatch: pytest
 
     def use() -> str:
         nonce = caller.nonce()
-        assert caller.answer(nonce) is Finding.VALID
+        assert caller.answer(nonce) is DigestResult.VALID
         caller.clock.advance(1)
         return nonce
 
@@ -258,8 +260,10 @@ def test_the_table_is_bounded_and_what_it_forgets_is_expired(monkeypatch: pytest
     few = held_bytes(caller.guard)
     nonces += [use() for _ in range(100)]
     assert held_bytes(caller.guard) < 1.5 * few
-    assert [caller.answer(nonce, nc=1) for nonce in nonces] == [Finding.STALE] * 105, "no replay by making it forget"
-    assert caller.answer(nonces[-1], nc=2) is Finding.VALID
+    assert [caller.answer(nonce, nc=1) for nonce in nonces] == [DigestResult.STALE] * 105, (
+        "no replay by making it forget"
+    )
+    assert caller.answer(nonces[-1], nc=2) is DigestResult.VALID
 
 
 CHALLENGE = (

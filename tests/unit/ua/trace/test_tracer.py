@@ -11,7 +11,7 @@ import pytest
 from cc_tts.config import load as config
 from cc_tts.ua import messages
 from cc_tts.ua.client import settings_of
-from cc_tts.ua.trace.tracer import Tracer
+from cc_tts.ua.trace.tracer import SipTracer
 from tests.fakes.fake_line import FakeClock
 from tests.support.hep_decoder import decode
 
@@ -38,7 +38,7 @@ class Bench:
         self.legs: dict[str, Any] = {}
         library: Any = SimpleNamespace(register_module=lambda *_, **__: None)
         settings = settings_with(f"udp:127.0.0.1:{homer.getsockname()[1]}")
-        self.tracer = Tracer(settings, library, FakeClock(), self.legs, lambda _: None)
+        self.tracer = SipTracer(settings, library, FakeClock(), self.legs, lambda _: None)
 
     def call_of(self, stream: int) -> str:
         self.tracer.on_rtcp(stream, RECEIVER_REPORT, True)

@@ -13,7 +13,7 @@ import torch
 from cc_tts.clock import MonotonicClock
 from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.cosyvoice.model.sizes import Generation
-from cc_tts.engines.cosyvoice.runners.lanes import Fetched, Lane, Mark, upload
+from cc_tts.engines.cosyvoice.runners.lanes import Fetched, Lane, LaneMark, upload
 from lab.cosyvoice.schedule import double_hop
 from lab.cosyvoice.tiny_model import make_tiny_model
 from tests.fakes.ordered_streams import OrderedStreams
@@ -48,11 +48,11 @@ def test_numbers_are_there_when_they_have_been_waited_for_and_not_before(lanes: 
     streams, one, _ = lanes
     clock = MonotonicClock()
     with streams, one.entered():
-        begin = Mark(CPU, clock)
+        begin = LaneMark(CPU, clock)
         given = upload(torch.tensor([1, 2]), CPU)
         fetched = Fetched(given * 2)
         given.zero_()  # behind the copy
-        end = Mark(CPU, clock)
+        end = LaneMark(CPU, clock)
         assert fetched._values.tolist() == [113, 113]  # noqa: SLF001 - what nobody should look at
         while not fetched.wait(0.0, clock):
             pass

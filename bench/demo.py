@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 
@@ -104,11 +105,13 @@ def show(report: Json, spoken: list[tuple[str, int, Json, Json]], key: Json, end
         first_ns = next(spurt["start_at_ns"] for spurt in spurts if spurt["start_at_ns"] > posted_ns)
         print(
             f"  {name:18}  {who:25}"
-            f" {(posted_ns - answered_ns) / 1e9:9.3f} s {(first_ns - answered_ns) / 1e9:11.3f} s"
-            f" {(first_ns - posted_ns) / 1e6:10.1f} ms {done['played_ms'] / 1000:6.2f} s   {done['completion_cause']}"
+            f" {(posted_ns - answered_ns) / NS_PER_S:9.3f} s {(first_ns - answered_ns) / NS_PER_S:11.3f} s"
+            f" {(first_ns - posted_ns) / NS_PER_MS:10.1f} ms {done['played_ms'] / 1000:6.2f} s   {done['completion_cause']}"
         )
-    cut_ms = (spurts[-1]["end_at_ns"] - key["at_ns"]) / 1e6
-    print(f"\n  key pressed at {(key['at_ns'] - answered_ns) / 1e9:.3f} s; the line was silent {cut_ms:.0f} ms later")
+    cut_ms = (spurts[-1]["end_at_ns"] - key["at_ns"]) / NS_PER_MS
+    print(
+        f"\n  key pressed at {(key['at_ns'] - answered_ns) / NS_PER_S:.3f} s; the line was silent {cut_ms:.0f} ms later"
+    )
     print(f'  the caller had heard: "{spoken[-1][2]["spoken_text"]}"')
     gaps, rtp = report["rtp"]["gap_ms"], report["rtp"]
     print(

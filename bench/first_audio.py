@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from bench.report import BusyCores, machine, percentiles, save, show
+from cc_tts.clock import NS_PER_MS
 from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
 
@@ -61,8 +62,8 @@ async def first_audio(server: Server, phone: SoftphoneProcess, *, calls: int, pr
         starts = [spurt["start_at_ns"] for spurt in report["talkspurts"]]
         for posted_ns, accepted_ns in marks[name]:
             first_ns = next(start for start in starts if start >= posted_ns)
-            from_post.append((first_ns - posted_ns) / 1e6)
-            from_accept.append((first_ns - accepted_ns) / 1e6)
+            from_post.append((first_ns - posted_ns) / NS_PER_MS)
+            from_accept.append((first_ns - accepted_ns) / NS_PER_MS)
         gaps.append({"lost": report["rtp"]["lost"], **report["rtp"]["gap_ms"]})
     return {
         "calls": calls,
@@ -89,7 +90,7 @@ async def packet_gaps(server: Server, phone: SoftphoneProcess) -> Json:
             await server.ask(f"/v1/calls/{call_id}/speak", {"text": "And one more thing."})
         else:
             await server.read("/v1/calls")
-        answered.append((time.monotonic_ns() - began) / 1e6)
+        answered.append((time.monotonic_ns() - began) / NS_PER_MS)
 
     start_s = time.monotonic()
     for number in itertools.count():
@@ -133,7 +134,7 @@ async def cut(server: Server, phone: SoftphoneProcess, *, by: str, count: int) -
         spurts = [spurt for spurt in report["talkspurts"] if spurt["start_at_ns"] < until_ns]
         # a prompt that was between two words when it was cut tells nothing
         if spurts and spurts[-1]["end_at_ns"] > asked_ns:
-            took.append((spurts[-1]["end_at_ns"] - asked_ns) / 1e6)
+            took.append((spurts[-1]["end_at_ns"] - asked_ns) / NS_PER_MS)
     return {"by": by, "asked": count, "to_last_speech_packet_ms": percentiles(took)}
 
 

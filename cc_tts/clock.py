@@ -1,6 +1,9 @@
 """The clock, which is injected everywhere. No other module of the package imports ``time``.
 
 CLOCK_MONOTONIC is one clock for all processes of a machine, so instants cross process boundaries and may be subtracted.
+
+Instants are whole nanoseconds. A duration has its unit in its name; what is in seconds or milliseconds becomes nanoseconds,
+and back, by :data:`NS_PER_S`, :data:`NS_PER_MS` and :func:`ms_between`.
 """
 
 import time

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.clock import NS_PER_S, Clock, MonotonicClock
 
 NEVER_LOGGED = frozenset(
     {"text", "ssml", "spoken_text", "instructions", "token", "tokens", "password", "authorization", "x_tts_text"}
@@ -67,7 +67,7 @@ class RepeatLimit:
             if now_ns >= self._ends_ns or len(self._counts) >= MAX_KINDS:
                 suppressed = [(key[0], n - MAX_REPEATS) for key, n in self._counts.items() if n > MAX_REPEATS]
                 self._counts.clear()
-                self._ends_ns = now_ns + round(REPEATS_WINDOW_S * 1e9)
+                self._ends_ns = now_ns + round(REPEATS_WINDOW_S * NS_PER_S)
             self._counts[kind] += 1
             return self._counts[kind] <= MAX_REPEATS, suppressed
 

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Self
 
+from cc_tts.clock import NS_PER_S
 from cc_tts.processes.tasks import cancel_all
 from cc_tts.ua import pjsua2_build
 from lab.crowd import Crowd
@@ -35,7 +36,6 @@ WORKER_START_TIMEOUT_S: Final = 60.0
 KILL_TIMEOUT_S: Final = 10.0
 BYE_TIMEOUT_S: Final = 240.0
 """How long a caller waits for the server's BYE: as long as the demonstration may take."""
-NS: Final = 1_000_000_000
 
 
 @dataclass(eq=False)
@@ -50,7 +50,7 @@ class Call:
 
     def is_up(self, now_ns: int) -> bool:
         """Whether the caller has just heard speech, and no BYE."""
-        return not self.has_bye and self.heard.get("to_ns", 0) > now_ns - ALIVE_WITHIN_S * NS
+        return not self.has_bye and self.heard.get("to_ns", 0) > now_ns - ALIVE_WITHIN_S * NS_PER_S
 
     def longest_silence_ms(self, from_ns: int, to_ns: int) -> float:
         """Of those that began in this time, to the ear of this caller."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from cc_tts.clock import NS_PER_S
 from cc_tts.softphone.rtp.packets import RtpPacket, is_rtcp
 from lab.ports import HOST, free_ports
 
@@ -245,7 +246,7 @@ class _TimedSocket:
             while True:
                 data, ancillary, _, _ = self._socket.recvmsg(MAX_DATAGRAM_BYTES, 64)
                 (seconds, nanoseconds), *_ = (_TIMESPEC.unpack(stamp) for _, _, stamp in ancillary)
-                self._take(data, seconds * 1_000_000_000 + nanoseconds)
+                self._take(data, seconds * NS_PER_S + nanoseconds)
 
     def sendto(self, data: bytes, to: Address) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionRefusedError):

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 from lab.lines import CommandLines
 
 HOST: Final = "127.0.0.1"
@@ -99,7 +100,7 @@ def silences_of(speech_ns: Ints) -> Json:
     """From when to when speech was heard, and what was silent between: instant and length, ms, of everything over
     :data:`MIN_SILENCE_MS`. Packets that are missing and packets of silence are the same to an ear.
     """
-    gaps_ms = np.diff(speech_ns) / 1e6 - FRAME_MS
+    gaps_ms = np.diff(speech_ns) / NS_PER_MS - FRAME_MS
     found = np.flatnonzero(gaps_ms > MIN_SILENCE_MS)
     return {
         "from_ns": int(speech_ns[0]),
@@ -110,8 +111,8 @@ def silences_of(speech_ns: Ints) -> Json:
 
 def summary(tallies: Sequence[Tally], *, num_legs: int, window_s: float, dropped: int) -> Json:
     """What was heard of ``num_legs`` in ``window_s``. Gaps in ms between packets of one leg, over all legs."""
-    gaps_ms = np.concatenate([np.zeros(0), *(tally.gaps_ns for tally in tallies)]) / 1e6
-    wobble = [float(np.mean(np.abs(np.diff(tally.gaps_ns)))) / 1e6 for tally in tallies if len(tally.gaps_ns) > 1]
+    gaps_ms = np.concatenate([np.zeros(0), *(tally.gaps_ns for tally in tallies)]) / NS_PER_MS
+    wobble = [float(np.mean(np.abs(np.diff(tally.gaps_ns)))) / NS_PER_MS for tally in tallies if len(tally.gaps_ns) > 1]
     p50, p99, p999 = np.percentile(gaps_ms, [50, 99, 99.9]) if gaps_ms.size else (0.0, 0.0, 0.0)
     num_packets = sum(tally.num_packets for tally in tallies)
     return {
@@ -166,7 +167,7 @@ class Post:
         legs = self._names[:num, 2].astype(np.int64) << 8 | self._names[:num, 3]
         seqs = packets[:, 2].astype(np.int64) << 8 | packets[:, 3]
         times = self._controls[:num, 16:32].copy().view(np.int64)  # after struct cmsghdr
-        at_ns = times[:, 0] * 1_000_000_000 + times[:, 1]
+        at_ns = times[:, 0] * NS_PER_S + times[:, 1]
         speech = (packets[:, HEADER_BYTES : HEADER_BYTES + FRAME_BYTES] != SILENCE_BYTE).any(axis=1)
         self._arrivals.append((legs[is_rtp], seqs[is_rtp], at_ns[is_rtp], speech[is_rtp]))
         self._answer(fd, num)

@@ -32,7 +32,7 @@ import numpy as np
 
 from bench.report import percentiles
 from cc_tts.audio import PTIME_MS
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 from cc_tts.media.g711 import ulaw_decode, ulaw_encode
 from cc_tts.media.levels import SPEECH_PEAK
 from cc_tts.softphone.rtp.packets import (
@@ -105,7 +105,7 @@ class Telephone:
             seconds, ns = _TIMESPEC.unpack_from(control[0][2])
             payload = data[12:]
             self._seqs.append(data[2] << 8 | data[3])
-            self._at_ns.append(seconds * 1_000_000_000 + ns - realtime_ahead_ns)
+            self._at_ns.append(seconds * NS_PER_S + ns - realtime_ahead_ns)
             self._audible.append(bool(payload.translate(None, INAUDIBLE)))
             self._heard = payload
             if self._peer is None:
@@ -170,7 +170,7 @@ def report(telephones: Sequence[Telephone], window_s: float) -> Json:
     columns = [[np.array(each) for each in telephone.arrivals()] for telephone in telephones]
     tallies = [tally_of(seqs, at_ns, audible.astype(bool)) for seqs, at_ns, audible in columns if len(seqs)]
     dropped = dropped_by_sockets({telephone.port for telephone in telephones})
-    late_ms = np.concatenate([np.zeros(0), *(np.array(telephone.late_ns) for telephone in telephones)]) / 1e6
+    late_ms = np.concatenate([np.zeros(0), *(np.array(telephone.late_ns) for telephone in telephones)]) / NS_PER_MS
     return {
         "event": "report",
         "sent_late_ms": percentiles(late_ms.tolist()),

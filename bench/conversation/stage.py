@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import aiohttp
 
 from bench.report import percentiles
+from cc_tts.clock import NS_PER_MS
 from cc_tts.processes.tasks import cancel_all
 from lab.crowd import Crowd
 from lab.lines import LineProcess
@@ -164,7 +165,7 @@ class Found:
     counts: Counter[str] = field(default_factory=Counter)
 
     def took(self, name: str, start_ns: int, end_ns: int) -> None:
-        self.times_ms[name].append((end_ns - start_ns) / 1e6)
+        self.times_ms[name].append((end_ns - start_ns) / NS_PER_MS)
 
     def add(self, other: "Found") -> None:
         for name, times_ms in other.times_ms.items():

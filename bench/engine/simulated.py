@@ -273,7 +273,7 @@ def measure(simulated: Simulated, kind: type[Engine], callers: list[Caller], arg
         if arguments.planning_us is not None:
             simulated.clock.rest(STEP_MS + arguments.planning_us / 1000.0 * device.num_used)
         outs = step()
-        own_ms.append((simulated.clock.now_ns() - begin_ns) / 1e6 - (device.device_ms - device_ms))
+        own_ms.append((simulated.clock.now_ns() - begin_ns) / NS_PER_MS - (device.device_ms - device_ms))
         return outs
 
     engine.step = timed  # type: ignore[method-assign, assignment]

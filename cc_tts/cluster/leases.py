@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.cluster.messages import Leases, TenantShare, TenantUse
 from cc_tts.config.schema import TenantConfig
 
@@ -60,7 +60,7 @@ class TenantLeases:
         }
         """The limits of each tenant, by kind."""
         self._clock = clock
-        self._knows_all_ns = clock.now_ns() + round(TTL_S * 1e9)
+        self._knows_all_ns = clock.now_ns() + round(TTL_S * NS_PER_S)
         self._nodes: dict[str, _Node] = {}
         self._taken: Counter[_Limit] = Counter()
         """The sum of what all nodes may be using."""
@@ -71,7 +71,7 @@ class TenantLeases:
 
     def report(self, node: str, tenants: Mapping[str, TenantUse]) -> None:
         now_ns = self._clock.now_ns()
-        limit_ns = now_ns - round(TTL_S * 1e9)
+        limit_ns = now_ns - round(TTL_S * NS_PER_S)
         for name in [name for name, known in self._nodes.items() if known.at_ns < limit_ns]:
             self._taken.subtract(self._nodes.pop(name).taken)
             self._wanted.clear()
@@ -118,7 +118,7 @@ class TenantLeases:
             return min(free, limit if held is None else held)
         at_ns, wanted = self._wanted.get(key, (0, {}))
         has_changed = self._changed_ns.get(key[0], 0) >= at_ns
-        if not wanted or (has_changed and now_ns - at_ns >= WORK_OUT_INTERVAL_S * 1e9):
+        if not wanted or (has_changed and now_ns - at_ns >= WORK_OUT_INTERVAL_S * NS_PER_S):
             wanted = self._work_out(key, limit)
             self._wanted[key] = now_ns, wanted
         return min(free, wanted[node])

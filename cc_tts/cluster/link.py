@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 
 from cc_tts import logs
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.cluster import pool_client
 from cc_tts.cluster.messages import (
     MAX_MESSAGE_BYTES,
@@ -89,7 +89,7 @@ class PoolLink:
         """
         if self.is_connected:
             return 0.0
-        return None if self._lost_ns is None else (self._clock.now_ns() - self._lost_ns) / 1e9
+        return None if self._lost_ns is None else (self._clock.now_ns() - self._lost_ns) / NS_PER_S
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._live(), name="link to the pool")
@@ -147,7 +147,7 @@ class PoolLink:
                     report = NodeReport(node, dict(self._tenants()))
                     async with asyncio.timeout(SEND_TIMEOUT_S):
                         await socket.send_str(_TO_POOL.encode(report).decode())
-                    said, due_ns = node, now_ns + round(REPORT_INTERVAL_S * 1e9)
+                    said, due_ns = node, now_ns + round(REPORT_INTERVAL_S * NS_PER_S)
                 await asyncio.sleep(LOOK_INTERVAL_S)
         return "the connection was lost"
 

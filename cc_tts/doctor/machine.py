@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from cc_tts.clock import NS_PER_MS
 from cc_tts.doctor.finding import QUICK_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Probes
 
-MAX_CLOCK_STEP_NS: Final = 1_000_000
+MAX_CLOCK_STEP_NS: Final = NS_PER_MS
 """A twentieth of a 20 ms tick of the media clock, ns (unmeasured)."""
 SLOW_CLOCKS: Final = frozenset({"acpi_pm", "hpet", "jiffies", "pit"})
 """Clock sources that are read over a bus or tick with the scheduler: each reading takes microseconds."""
@@ -42,7 +43,7 @@ def check_clock(subject: Subject) -> Iterator[Finding]:
     source = subject.probes.text(f"{CLOCKS}/current_clocksource") or "source not known"
     if step_ns > MAX_CLOCK_STEP_NS:
         advice = "the 20 ms media clock cannot run on it; use another kernel or machine"
-        yield fail("clock", f"{source}, steps of {step_ns / 1e6:g} ms", advice)
+        yield fail("clock", f"{source}, steps of {step_ns / NS_PER_MS:g} ms", advice)
     elif source in SLOW_CLOCKS:
         advice = f"choose tsc or kvm-clock, if /{CLOCKS}/available_clocksource has it"
         yield warn("clock", f"{source}, slow to read", advice)

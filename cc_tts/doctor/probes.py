@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cc_tts import port_owner
-from cc_tts.clock import MonotonicClock
+from cc_tts.clock import NS_PER_S, MonotonicClock
 from cc_tts.egress.own_address import own_address_towards
 from cc_tts.port_owner import Kind
 
 MAX_OUTPUT_CHARS: Final = 65_536
 """The most characters that are read of a child's output and of a file (unmeasured)."""
 _CLOCK_READINGS: Final = 10_000
-_STANDS_STILL_NS: Final = 1_000_000_000
+_STANDS_STILL_NS: Final = NS_PER_S
 _NOWHERE: Final = "192.0.2.1"
 """An address of TEST-NET-1: connecting a UDP socket to it sends nothing, but shows the local address."""
 

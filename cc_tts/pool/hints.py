@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.cluster.messages import Node
 from cc_tts.pool.hosts import HostStatus
 
@@ -39,7 +39,7 @@ class _Since:
             return 0.0
         if self._since_ns is None:
             self._since_ns = now_ns
-        return (now_ns - self._since_ns) / 1e9
+        return (now_ns - self._since_ns) / NS_PER_S
 
     def again(self) -> None:
         self._since_ns = None
@@ -67,11 +67,11 @@ class ScaleHints:
         total = sum(host.utilisation for host in ready)
         mean = total / len(ready) if ready else 0.0
         self._first_audio.extend((now_ns, host.first_audio_ms) for host in ready)
-        while self._first_audio and now_ns - self._first_audio[0][0] > BUSY_FOR_S * 1e9:
+        while self._first_audio and now_ns - self._first_audio[0][0] > BUSY_FOR_S * NS_PER_S:
             self._first_audio.popleft()
         if any(host.is_refusing for host in ready):
             self._refused_ns = now_ns
-        is_refused = self._refused_ns is not None and now_ns - self._refused_ns <= REFUSED_FOR_S * 1e9
+        is_refused = self._refused_ns is not None and now_ns - self._refused_ns <= REFUSED_FOR_S * NS_PER_S
         is_busy = self._busy.held_s(holds=mean > BUSY_UTILISATION) >= BUSY_FOR_S
         is_late = _percentile([ms for _, ms in self._first_audio]) > self._late_ms
         if is_busy or is_late or is_refused:

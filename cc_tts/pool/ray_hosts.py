@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from cc_tts import logs
-from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.clock import NS_PER_S, Clock, MonotonicClock
 from cc_tts.config.schema import Config
 from cc_tts.errors import UNREADABLE, ConfigError, ProcessFailed
 from cc_tts.pool.hosts import HostSettings, HostStatus, WorkerNotFound
@@ -211,7 +211,7 @@ class RayHosts:
 
         now_ns = self._clock.now_ns()
         timeout_s = ASK_TIMEOUT_S if self._reconciled_ns is None else LOOK_TIMEOUT_S  # all of them, at first
-        if self._reconciled_ns is None or now_ns - self._reconciled_ns > RECONCILE_INTERVAL_S * 1e9:
+        if self._reconciled_ns is None or now_ns - self._reconciled_ns > RECONCILE_INTERVAL_S * NS_PER_S:
             self._reconciled_ns = now_ns
             self._find()
             self._make()
@@ -230,7 +230,7 @@ class RayHosts:
                     log.warning("host_not_heard", worker=name, detail=type(error).__name__)
                     continue
                 self._heard[name] = (self._clock.now_ns(), status)
-        limit_ns = self._clock.now_ns() - HOST_TIMEOUT_S * 1e9
+        limit_ns = self._clock.now_ns() - HOST_TIMEOUT_S * NS_PER_S
         self._heard = {name: heard for name, heard in self._heard.items() if heard[0] > limit_ns}
         return [status for _, status in self._heard.values()]
 

@@ -7,7 +7,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge
 
 from cc_tts import logs
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.cluster.leases import TenantLeases
 from cc_tts.cluster.messages import Leases, Node, NodeReport, Nodes, Worker, Workers
 from cc_tts.errors import CcTtsError, ProcessFailed
@@ -127,7 +127,7 @@ class PoolState:
     async def voice_files(self) -> VoiceFiles:
         now_ns = self._clock.now_ns()
         if self.voice_folder is not None and (
-            self._voices_ns is None or now_ns - self._voices_ns > VOICES_INTERVAL_S * 1e9
+            self._voices_ns is None or now_ns - self._voices_ns > VOICES_INTERVAL_S * NS_PER_S
         ):
             self._voices_ns = now_ns
             self._voices = await asyncio.to_thread(self.voice_folder.files)
@@ -146,7 +146,7 @@ class PoolState:
     async def poll(self) -> None:
         """Check hosts, nodes and voices once."""
         self._statuses = tuple(sorted(await self.hosts.poll(), key=lambda status: status.id))
-        limit_ns = self._clock.now_ns() - NODE_TIMEOUT_S * 1e9
+        limit_ns = self._clock.now_ns() - NODE_TIMEOUT_S * NS_PER_S
         for name in [name for name, (heard_ns, _) in self._nodes.items() if heard_ns < limit_ns]:
             del self._nodes[name]
             log.warning("node_gone", node=name)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 
 STABLE_AFTER_S: Final = 30.0
 """An attempt that lasted longer than this was no failure to start (unmeasured)."""
@@ -25,7 +25,7 @@ class Backoff:
 
     def delay_s(self) -> float:
         """Return the pause before the next attempt; the last one has just ended."""
-        if (self._clock.now_ns() - self._begun_ns) / 1e9 > STABLE_AFTER_S:
+        if (self._clock.now_ns() - self._begun_ns) / NS_PER_S > STABLE_AFTER_S:
             self._next_s = self._min_s
         delay_s, self._next_s = self._next_s, min(self._next_s * 2, self._max_s)
         return delay_s

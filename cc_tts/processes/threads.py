@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from weakref import WeakSet
 
 from cc_tts import logs
-from cc_tts.clock import MonotonicClock
+from cc_tts.clock import NS_PER_S, MonotonicClock
 
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """Threads must finish within this time when the process ends. Unmeasured."""
@@ -33,9 +33,9 @@ class BoundedExecutor(ThreadPoolExecutor):
         """Accept no more work, and wait a while for the work that has begun."""
         super().shutdown(wait=False, cancel_futures=cancel_futures)
         clock = MonotonicClock()
-        until_ns = clock.now_ns() + round(SHUTDOWN_TIMEOUT_S * 1e9) if wait else 0
+        until_ns = clock.now_ns() + round(SHUTDOWN_TIMEOUT_S * NS_PER_S) if wait else 0
         for thread in tuple(self._threads):
-            thread.join(max(0.0, (until_ns - clock.now_ns()) / 1e9))
+            thread.join(max(0.0, (until_ns - clock.now_ns()) / NS_PER_S))
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -1,6 +1,6 @@
 """Measures for how long the other side of a channel has been silent. Runs on: the thread that watches."""
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 
 
 class Watchdog:
@@ -35,6 +35,6 @@ class Watchdog:
     def poll(self) -> float:
         """Count the time since the last look; returns ``seconds``."""
         now_ns = self._clock.now_ns()
-        self.seconds += min((now_ns - self._looked_ns) / 1e9, self._max_step_s)
+        self.seconds += min((now_ns - self._looked_ns) / NS_PER_S, self._max_step_s)
         self._looked_ns = now_ns
         return self.seconds

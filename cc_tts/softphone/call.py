@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cc_tts import wav_file
-from cc_tts.clock import Clock, ms_between
+from cc_tts.clock import NS_PER_S, Clock, ms_between
 from cc_tts.softphone import sdp
 from cc_tts.softphone.facts import CallFacts, ending_of
 from cc_tts.softphone.library import pj
@@ -232,9 +232,9 @@ class SoftphoneCall:
                 facts.ended_ns = now_ns
                 facts.last_reason = "the far side did not answer our BYE or CANCEL"
         elif facts.answered_ns is not None:
-            if now_ns - facts.answered_ns > plan.max_talk_s * 1e9:
+            if now_ns - facts.answered_ns > plan.max_talk_s * NS_PER_S:
                 self.hang_up()
-        elif now_ns - facts.invite_ns > plan.timeout_s * 1e9:
+        elif now_ns - facts.invite_ns > plan.timeout_s * NS_PER_S:
             facts.is_timed_out = True
             self.hang_up()
             if not facts.has_any_response:  # no response came, so nobody would answer a CANCEL

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts import wav_file
+from cc_tts.clock import NS_PER_S
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
 
@@ -124,7 +125,7 @@ def parse_key_plan(text: str) -> list[Keypress]:
         at_s = seconds_of(when) if at else 0.0
         if not digits or at_s is None:
             raise ValueError(f"{item!r} in the DTMF plan; right is DIGITS@TIME, as in 12@2.5s or #@300ms")
-        plan += (Keypress(event_code(digit), not_before_ns=round(at_s * 1e9)) for digit in digits)
+        plan += (Keypress(event_code(digit), not_before_ns=round(at_s * NS_PER_S)) for digit in digits)
     return plan
 
 

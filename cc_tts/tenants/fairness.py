@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 
 BUSY: Final = 0.8
 """Up to this share of the engine's capacity every tenant may begin to speak."""
@@ -38,7 +38,7 @@ class Fairness:
         """
         if utilisation <= BUSY:
             return False
-        after_ns = self._clock.now_ns() - round(REFUSED_WINDOW_S * 1e9)
+        after_ns = self._clock.now_ns() - round(REFUSED_WINDOW_S * NS_PER_S)
         self._refused_ns = {name: at_ns for name, at_ns in self._refused_ns.items() if at_ns >= after_ns}
         speaking = {name for name, num in running.items() if num > 0}
         if utilisation > 1 - RESERVE and _is_above(tenant, speaking | weights.keys() | {tenant}, running, weights):

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
 from cc_tts.tracing.context import TraceContext, new_span_id
 
 MAX_HELD: Final = 128
@@ -29,7 +29,7 @@ class Trace:
         self._held: deque[Span] = deque(maxlen=MAX_HELD)
         self.clock = clock
         self.is_kept = is_kept
-        self.offset_ns = round(clock.wall_s() * 1e9) - clock.now_ns()
+        self.offset_ns = round(clock.wall_s() * NS_PER_S) - clock.now_ns()
         """The offset from CLOCK_MONOTONIC to the Unix epoch. It is the same for all spans, even if the wall clock is set."""
 
     def keep(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pjsua2 as pj
 
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
 from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
@@ -397,4 +397,4 @@ class LegMedia(CallMedia):
         if received != self._received or is_exempt:
             self._received, self._last_packet_ns = received, now_ns
         timeout_s = self._rtp.inactivity_timeout_s
-        return bool(timeout_s) and (now_ns - self._last_packet_ns) / 1e9 > timeout_s
+        return bool(timeout_s) and (now_ns - self._last_packet_ns) / NS_PER_S > timeout_s

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_tts import logs
 from cc_tts.audio import BYTES_PER_SAMPLE
-from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock
+from cc_tts.clock import NS_PER_S, Clock, MonotonicClock
 from cc_tts.processes import child
 from cc_tts.processes.channel import Message
 from cc_tts.vad.detector import LegAudio, VoiceDetector
@@ -22,7 +22,7 @@ from cc_tts.vad.silero import SileroModel, find_model
 if TYPE_CHECKING:
     from cc_tts.vad.answering.legs import AnsweringLegs
 
-MAX_AGE_NS: Final = 5000 * NS_PER_MS
+MAX_AGE_NS: Final = 5 * NS_PER_S
 """Older audio is dropped. Judging a second of 100 calls takes a twentieth of a second, so this process catches up."""
 
 log = logs.get("cc_tts.vad")

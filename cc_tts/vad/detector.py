@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 from cc_tts.vad.energy import EnergyGate, dbfs
 from cc_tts.vad.messages import SpeechEdge
 from cc_tts.vad.silero import WINDOW_MS, Floats, Memory, SileroModel
@@ -108,7 +108,7 @@ class Windows:
     def append(self, at_ns: int, pcm: bytes) -> None:
         """Add the audio that follows."""
         samples = np.frombuffer(pcm, "<i2").astype(np.float32) / FULL_SCALE
-        rest_ns = len(self._rest) * 1_000_000_000 // self._rate_hz
+        rest_ns = len(self._rest) * NS_PER_S // self._rate_hz
         if not len(self._rest) or abs(at_ns - self._next_ns - rest_ns) > MAX_JUMP_NS:
             self._rest, self._next_ns = samples, at_ns
         else:

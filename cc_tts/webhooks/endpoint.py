@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from cc_tts import logs
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.config.schema import WebhooksConfig
 from cc_tts.metrics import Metrics
 from cc_tts.processes.tasks import TaskSet, cancel_all
@@ -70,7 +70,7 @@ class Endpoint:
         self._paused_until_ns = 0
         self._max_in_flight = target.max_in_flight
         self.queue = DeliveryQueue(
-            max_queued=config.max_queued, order_hold_ns=round(config.order_hold_s * 1e9), on_drop=self._dropped
+            max_queued=config.max_queued, order_hold_ns=round(config.order_hold_s * NS_PER_S), on_drop=self._dropped
         )
         self.num_in_flight = 0
         self._shown = (0, 0)
@@ -137,15 +137,15 @@ class Endpoint:
         now_ns = self._clock.now_ns()
         while self.num_in_flight < (1 if self._is_broken else self._max_in_flight):
             if now_ns < self._paused_until_ns:
-                return (self._paused_until_ns - now_ns) / 1e9
+                return (self._paused_until_ns - now_ns) / NS_PER_S
             delivery = self.queue.take(now_ns)
             if delivery is None:
                 self._note_queue()
                 due_ns = self.queue.next_due_ns
-                return None if due_ns is None else max(0.0, (due_ns - now_ns) / 1e9)
+                return None if due_ns is None else max(0.0, (due_ns - now_ns) / NS_PER_S)
             self.num_in_flight += 1
             if self._is_broken:
-                self._paused_until_ns = now_ns + round(self._config.probe_s * 1e9)
+                self._paused_until_ns = now_ns + round(self._config.probe_s * NS_PER_S)
             self._tasks.begin(self._attempt(delivery))
         return None
 
@@ -213,7 +213,7 @@ class Endpoint:
             self.is_disabled = True
             log.error("webhook_disabled", webhook=self.target.name, consequence="its events are dropped")
         if self._is_broken:
-            self._paused_until_ns = max(self._paused_until_ns, now_ns + round(self._config.probe_s * 1e9))
+            self._paused_until_ns = max(self._paused_until_ns, now_ns + round(self._config.probe_s * NS_PER_S))
         self._slow_down(outcome, now_ns)
         self._retry(delivery, outcome, now_ns)
 
@@ -244,13 +244,13 @@ class Endpoint:
             return
         self._max_in_flight = max(1, self._max_in_flight // 2)
         if outcome.retry_after_s is not None:
-            until_ns = now_ns + round(outcome.retry_after_s * 1e9)
+            until_ns = now_ns + round(outcome.retry_after_s * NS_PER_S)
             self._paused_until_ns = max(self._paused_until_ns, until_ns)
 
     def _retry(self, delivery: EventDelivery, outcome: Outcome, now_ns: int) -> None:
         wait_s = min(FIRST_RETRY_S * 2 ** min(delivery.num_attempts - 1, 20), MAX_RETRY_S)
         wait_s *= random.uniform(1 - JITTER_SHARE, 1 + JITTER_SHARE)  # noqa: S311 - spreads load, no secret
-        due_ns = now_ns + round(max(wait_s, outcome.retry_after_s or 0.0) * 1e9)
+        due_ns = now_ns + round(max(wait_s, outcome.retry_after_s or 0.0) * NS_PER_S)
         self.queue.retry(delivery, due_ns=due_ns, now_ns=now_ns, may_pass=not outcome.is_unreachable)
         if self.is_disabled:
             self.queue.clear("disabled")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from cc_tts.clock import Clock
+from cc_tts.clock import Clock, ms_between
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.egress.http import GuardedClient, failure, read_at_most
 from cc_tts.webhooks.target import WebhookTarget
@@ -87,7 +87,7 @@ class HttpPost:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             unreachable = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError))
             result = {"error": failure(error), "is_unreachable": unreachable}
-        return Outcome(**result, duration_ms=round((self._clock.now_ns() - begun_ns) / 1e6, 1))
+        return Outcome(**result, duration_ms=round(ms_between(begun_ns, self._clock.now_ns()), 1))
 
     def _retry_after_s(self, response: aiohttp.ClientResponse) -> float | None:
         """Return the pause that the receiver asks for (RFC 9110 §10.2.3: seconds, or a date)."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from cc_tts.clock import NS_PER_S
 from cc_tts.tracing.context import TraceContext
 
 DropReason = Literal["overflow", "expired", "disabled", "not_kept"]
@@ -70,7 +71,7 @@ class DeliveryQueue:
         """Return the age of the oldest event, seconds; ``None`` if there is none."""
         firsts = (next(iter(some), None) for some in (self._live, self._durable))
         created_ns = min((first.created_ns for first in firsts if first is not None), default=None)
-        return None if created_ns is None else round((now_ns - created_ns) / 1e9, 3)
+        return None if created_ns is None else round((now_ns - created_ns) / NS_PER_S, 3)
 
     def put(self, delivery: EventDelivery) -> None:
         """Queue an event. If there is no room, the oldest event that is not durable is given up, else the oldest durable

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock, ms_between
 from cc_tts.config.schema import CallWebhook, WebhooksConfig
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.metrics import Metrics
@@ -195,7 +195,7 @@ class Webhooks:
 
     def _delivery(self, event: Envelope | Kept, body: bytes, *, at_s: float, is_durable: bool) -> EventDelivery:
         now_ns = self._clock.now_ns()
-        created_ns = now_ns - round(max(0.0, self._clock.wall_s() - at_s) * 1e9)
+        created_ns = now_ns - round(max(0.0, self._clock.wall_s() - at_s) * NS_PER_S)
         lasts_s = self._config.durable_s if is_durable else self._config.live_s
         return EventDelivery(
             id=event.id,
@@ -204,7 +204,7 @@ class Webhooks:
             seq=event.seq,
             body=body,
             created_ns=created_ns,
-            expires_ns=created_ns + round(lasts_s * 1e9),
+            expires_ns=created_ns + round(lasts_s * NS_PER_S),
             is_durable=is_durable,
             due_ns=now_ns,
         )
@@ -238,7 +238,7 @@ class Webhooks:
         endpoint.put(self._delivery(kept, kept.body.encode(), at_s=kept.at_s, is_durable=True))
 
     def _answered(self, target: WebhookTarget, delivery: EventDelivery, answer: bytes) -> None:
-        age_ms = (self._clock.now_ns() - delivery.created_ns) / 1e6
+        age_ms = ms_between(delivery.created_ns, self._clock.now_ns())
         if delivery.call_id is None or answer.strip() in (b"", b"{}"):
             return
         limit_ms = self._config.answer_timeout_ms

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from cc_tts.clock import NS_PER_S
 from cc_tts.ua.messages import TracedMessage
 
 WIDTH: Final = 64
@@ -30,7 +31,7 @@ def ladder(call_id: str, sip_call_id: str, messages: Sequence[TracedMessage], *,
     lines = [f"{call_id}  Call-ID {_plain(sip_call_id)}", "", f"{'':28}cc-tts{far:>{WIDTH - 4}}"]
     before_ns = messages[0].at_ns if messages else 0
     for number, each in enumerate(messages, 1):
-        lines.append(_rung(number, each, (each.at_ns - before_ns) / 1e9, is_far_known=len(remotes) == 1))
+        lines.append(_rung(number, each, (each.at_ns - before_ns) / NS_PER_S, is_far_known=len(remotes) == 1))
         before_ns = each.at_ns
     if is_full:
         for number, each in enumerate(messages, 1):
@@ -54,7 +55,7 @@ def _rung(number: int, message: TracedMessage, after_s: float, *, is_far_known: 
 
 
 def _clock(at_ns: int) -> str:
-    return f"{datetime.fromtimestamp(at_ns / 1e9, UTC):%H:%M:%S.%f}"[:-3]
+    return f"{datetime.fromtimestamp(at_ns / NS_PER_S, UTC):%H:%M:%S.%f}"[:-3]
 
 
 def _shown(address: tuple[str, int]) -> str:
@@ -72,7 +73,7 @@ def pcap(messages: Sequence[TracedMessage]) -> bytes:
     for each in messages:
         source, target = (each.local, each.remote) if each.is_sent else (each.remote, each.local)
         packet = _datagram(source, target, each.text[:DATAGRAM_BYTES])
-        seconds, rest_ns = divmod(each.at_ns, 1_000_000_000)
+        seconds, rest_ns = divmod(each.at_ns, NS_PER_S)
         packets.append(struct.pack("<IIII", seconds & 0xFFFFFFFF, rest_ns // 1000, len(packet), len(packet)) + packet)
     return b"".join(packets)
 

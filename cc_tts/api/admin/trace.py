@@ -14,6 +14,7 @@ from cc_tts.api.http import bodies
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.views import EpochSeconds
 from cc_tts.calls.call import Call
+from cc_tts.clock import NS_PER_S
 from cc_tts.errors import CallNotFound, LineUnsupported, TraceNotFound, UserAgentUnavailable
 from cc_tts.ua.messages import TracedMessage
 
@@ -43,7 +44,7 @@ class SipMessage(msgspec.Struct, frozen=True, kw_only=True):
         local, remote = (f"{host}:{port}" for host, port in (message.local, message.remote))
         text = message.text.decode("utf-8", "replace")
         return cls(
-            at=message.at_ns / 1e9,
+            at=message.at_ns / NS_PER_S,
             sent=message.is_sent,
             transport=message.transport,
             local=local,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
 from cc_tts.processes.tasks import cancel_all
 from cc_tts.tenants.shares import SharedRoom
@@ -73,7 +73,7 @@ class IdempotencyStore:
 
     def __init__(self, clock: Clock, *, ttl_s: float, max_keys: int) -> None:
         self._clock = clock
-        self._ttl_ns = round(ttl_s * 1e9)
+        self._ttl_ns = round(ttl_s * NS_PER_S)
         self._max_keys = max_keys
         self._entries: dict[ResponseKey, _Entry] = {}
         self._room: SharedRoom[ResponseKey] = SharedRoom()

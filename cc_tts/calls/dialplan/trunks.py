@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.config.sections.trunks import DEFAULT_USERNAME, TrunkConfig
 from cc_tts.config.sip_uri import parts_of, uri_fault
 from cc_tts.errors import CapacityExceeded, FieldError, Unprocessable
@@ -144,7 +144,7 @@ class Trunks:
         if trunk.max_calls and self._in_use[name] >= trunk.max_calls:
             return False
         rate = trunk.max_calls_per_s
-        horizon_ns = self._clock.now_ns() - round(1000 * NS_PER_MS * max(1.0, 1 / rate if rate else 0.0))
+        horizon_ns = self._clock.now_ns() - round(NS_PER_S * max(1.0, 1 / rate if rate else 0.0))
         while begun and begun[0] <= horizon_ns:
             begun.popleft()
         return not rate or len(begun) < max(1, int(rate))

@@ -18,7 +18,7 @@ from cc_tts import logs
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.recording.recording import Recording, RecordRequest
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 from cc_tts.errors import DuplicateId, RecordingOff, RecordingStorageFull
@@ -31,9 +31,9 @@ from cc_tts.ua import messages
 
 LOOK_S: Final = 0.5
 """The interval of looking at the disk for recordings whose end nobody reports (unmeasured)."""
-TELL_NS: Final = 2000 * NS_PER_MS
+TELL_NS: Final = 2 * NS_PER_S
 """The time that the user agent has to report the end of a recording after its call (unmeasured)."""
-GONE_NS: Final = 10_000 * NS_PER_MS
+GONE_NS: Final = 10 * NS_PER_S
 """A recording that is not on the disk after this time never began (unmeasured)."""
 EXPIRE_S: Final = 3600.0
 """The interval of looking for recordings that are too old (unmeasured)."""
@@ -280,7 +280,7 @@ class Recordings:
                 self._must_look = False
                 await self._look(store)
             if now_ns >= expires_ns:
-                expires_ns = now_ns + round(EXPIRE_S * 1e9)
+                expires_ns = now_ns + round(EXPIRE_S * NS_PER_S)
                 await self._expire(store)
 
     async def _look(self, store: RecordingStore) -> None:

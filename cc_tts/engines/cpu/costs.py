@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 
 _ALPHA: Final = 0.2
 """The weight of an observation in the mean cost; unmeasured."""
@@ -65,7 +65,7 @@ class VoiceCosts:
     @property
     def now(self) -> Cost:
         """Return the expected cost of the next chunk."""
-        age_s = (self._clock.now_ns() - self._observed_ns) / 1e9
+        age_s = (self._clock.now_ns() - self._observed_ns) / NS_PER_S
         forgotten = 1.0 - 0.5 ** (age_s / _BUSY_HALF_LIFE_S)
         return self._mean.moved_to(self._quiet, fall=forgotten, rise=forgotten)
 

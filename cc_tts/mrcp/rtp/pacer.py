@@ -6,7 +6,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import PTIME_MS
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
 from cc_tts.mrcp.rtp.line import RtpLine
 
 TICK_NS: Final = PTIME_MS * NS_PER_MS
@@ -43,7 +43,7 @@ class Pacer:
             now_ns = self._clock.now_ns()
             if now_ns - due_ns > MAX_BEHIND_NS:
                 due_ns = now_ns
-            await asyncio.sleep(max(0.0, (due_ns - now_ns) / 1e9))
+            await asyncio.sleep(max(0.0, (due_ns - now_ns) / NS_PER_S))
 
     def _tick(self, line: RtpLine, now_ns: int) -> None:
         """Play one frame of each line; a fault in one session does not affect the others."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cc_tts.audio import BYTES_PER_SAMPLE
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 from cc_tts.media.levels import is_audible
 from cc_tts.softphone.rtp.packets import RATE_HZ, SAMPLES_PER_PACKET
 from cc_tts.softphone.rtp.receiver import Interval, Packet
@@ -51,7 +51,7 @@ clock has run ahead of the arrivals by this is followed no further.
 
 _AGENT: Final = "agent"
 _TS_MOD: Final = 1 << 32
-_NS_PER_SAMPLE: Final = 1_000_000_000 // RATE_HZ
+_NS_PER_SAMPLE: Final = NS_PER_S // RATE_HZ
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 from cc_tts import wav_file
 from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.callreport.picture import CallPicture
-from cc_tts.clock import NS_PER_MS, Clock, ms_between
+from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock, ms_between
 from cc_tts.errors import ConfigError
 from cc_tts.softphone.call import SoftphoneCall
 from cc_tts.softphone.probe.caller import Caller
@@ -105,7 +105,7 @@ class Probe:
         """The picture of the report; what the caller said goes to a file in ``folder``. Raises ``OSError``."""
         said, pcm, origin_ns = folder / "said.wav", bytearray(), report.call.answered_at_ns or report.call.invite_at_ns
         for each, words in zip(self.said, self._caller.spoken, strict=False):
-            begin = (each.begin_ns - origin_ns) * RATE_HZ // 1_000_000_000 * BYTES_PER_SAMPLE
+            begin = (each.begin_ns - origin_ns) * RATE_HZ // NS_PER_S * BYTES_PER_SAMPLE
             pcm += bytes(max(0, begin - len(pcm))) + words
         wav_file.write(said, bytes(pcm), rate_hz=RATE_HZ, is_private=True)
         return picture_of_probe(report, heard=heard, said=said if pcm else None)
@@ -151,13 +151,13 @@ class Probe:
 def error_of(model: SileroModel, pcm: bytes) -> tuple[float, float]:
     """Return how far the found begin and end of speech are from the known ones, ms; above 0 if found later."""
     ear = Ear(VoiceDetector(model, RATE_HZ))
-    begin_ns = 1_000_000_000
+    begin_ns = NS_PER_S
     silence = bytes(PAUSE_MS * RATE_HZ // 1000 * BYTES_PER_SAMPLE)
     ear.hear(Packet(0, 0, 0, begin_ns - PAUSE_MS * NS_PER_MS, silence + pcm))
     ear.finish()
     if not ear.speech:
         raise ConfigError("the caller's words are not heard as speech; give others")
-    end_ns = begin_ns + len(pcm) // BYTES_PER_SAMPLE * 1_000_000_000 // RATE_HZ
+    end_ns = begin_ns + len(pcm) // BYTES_PER_SAMPLE * NS_PER_S // RATE_HZ
     found_ns = ear.speech[-1].end_ns
     assert found_ns is not None
     return ms_between(begin_ns, ear.speech[0].begin_ns), ms_between(end_ns, found_ns)

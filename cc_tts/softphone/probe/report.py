@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from cc_tts.clock import ms_between
+from cc_tts.clock import NS_PER_S, ms_between
 from cc_tts.softphone.probe.caller import Expired, Wait
 from cc_tts.softphone.probe.cuts import BELOW_SPEECH_DB, LAST_MS
 from cc_tts.softphone.probe.ear import MAX_LATE_MS, MIN_SPEECH_MS, PAUSE_MS
@@ -222,7 +222,7 @@ def _findings(
     elif not is_over:
         yield f"the caller had to hang up {(call.talk_ms or 0.0) / 1000:.1f} s after the answer, before it was done"
     for each in expired:
-        yield _EXPIRED[each.wait].format(bound=each.bound_s, at=(each.at_ns - call.answered_at_ns) / 1e9)
+        yield _EXPIRED[each.wait].format(bound=each.bound_s, at=(each.at_ns - call.answered_at_ns) / NS_PER_S)
     if talked_over := sum(turn.is_talked_over for turn in turns):
         yield f"the agent spoke while the caller did, {talked_over} times"
 

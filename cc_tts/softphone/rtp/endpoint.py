@@ -15,7 +15,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import PTIME_MS
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.rtp import rtcp
 from cc_tts.softphone.rtp.packets import Keypress, OutgoingStream
@@ -37,7 +37,7 @@ _EXPEDITED_FORWARDING: Final = 46 << 2
 _CLOSE_TIMEOUT_S: Final = 2.0  # unmeasured
 _REPORT_INTERVAL_NS: Final = 5_000_000_000
 """RFC 3550 §6.2, the minimum between regular reports."""
-_FIRST_REPORT_NS: Final = 1_000_000_000
+_FIRST_REPORT_NS: Final = NS_PER_S
 """The time until the first report, which may come at once (§6.2), and between a report and one that answers a report of the
 far side, which measures the round trip with it.
 """
@@ -50,7 +50,7 @@ def wall_offset_ns(clock: Clock) -> int:
     readings = []
     for _ in range(5):
         before_ns, wall_s, after_ns = clock.now_ns(), clock.wall_s(), clock.now_ns()
-        readings.append((after_ns - before_ns, (before_ns + after_ns) // 2 - int(wall_s * 1e9)))
+        readings.append((after_ns - before_ns, (before_ns + after_ns) // 2 - int(wall_s * NS_PER_S)))
     return min(readings)[1]
 
 
@@ -163,7 +163,7 @@ class RtpEndpoint:
 
     def _turn(self) -> None:
         """One round: wait for a datagram or the next tick, read all datagrams, send the packets that are due."""
-        select.select(self._sockets, [], [], max(0, self._next_tick_ns - self._clock.now_ns()) / 1e9)
+        select.select(self._sockets, [], [], max(0, self._next_tick_ns - self._clock.now_ns()) / NS_PER_S)
         looked_ns = self._clock.now_ns()
         self._drain()
         now_ns = self._clock.now_ns()
@@ -237,7 +237,7 @@ class RtpEndpoint:
         lsr = dlsr = 0
         if self._heard_report is not None and self._heard_report[0] == source.ssrc:
             lsr = self._heard_report[1]
-            dlsr = max(1, (now_ns - self._heard_report[2]) * 65_536 // 1_000_000_000)
+            dlsr = max(1, (now_ns - self._heard_report[2]) * 65_536 // NS_PER_S)
         return rtcp.report_block(
             source.ssrc,
             fraction_lost=source.fraction_lost(),
@@ -258,5 +258,5 @@ class RtpEndpoint:
                     if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(value) >= _TIMESPEC.size:
                         seconds, nanoseconds = _TIMESPEC.unpack_from(value)
                         # not after now: a step of the wall clock must not put the packet into the future
-                        arrival_ns = min(seconds * 1_000_000_000 + nanoseconds + offset_ns, now_ns)
+                        arrival_ns = min(seconds * NS_PER_S + nanoseconds + offset_ns, now_ns)
                 self._receiver.datagram(data, arrival_ns, f"{source[0]}:{source[1]}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from cc_tts.audio import PTIME_MS
+from cc_tts.clock import NS_PER_S
 
 RATE_HZ: Final = 8000
 """RTP clock of PCMU, PCMA and of the telephone-event that goes with them (RFC 3551 §4.5.14, RFC 4733 §2.1)."""
@@ -175,7 +176,7 @@ class Source:
         return sequence
 
     def update_jitter(self, timestamp: int, arrival_ns: int) -> None:
-        transit = arrival_ns * RATE_HZ / 1e9 - timestamp
+        transit = arrival_ns * RATE_HZ / NS_PER_S - timestamp
         if self._transit is not None:
             difference = abs(transit - self._transit)
             # the timestamp wraps, the clock does not: a step of half the range is the wrap, not a delay

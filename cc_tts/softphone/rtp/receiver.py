@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 from cc_tts.media import g711
 from cc_tts.media.levels import is_audible
 from cc_tts.softphone.rtp.packets import (
@@ -165,7 +165,7 @@ class RtpReceiver:
         if self.listener is not None:
             self.listener(Packet(packet.ssrc, extended, packet.timestamp, arrival_ns, pcm))
         if is_audible(pcm):
-            self.detector.speech(arrival_ns, ticks * 1_000_000_000 // RATE_HZ)
+            self.detector.speech(arrival_ns, ticks * NS_PER_S // RATE_HZ)
 
     def _event(self, event: TelephoneEvent, timestamp: int, arrival_ns: int) -> None:
         duration_ms = event.duration * 1000 / RATE_HZ

@@ -7,10 +7,11 @@ jitter buffer, no concealment.
 from typing import Final
 
 from cc_tts.audio import BYTES_PER_SAMPLE
+from cc_tts.clock import NS_PER_S
 from cc_tts.softphone.rtp.packets import RATE_HZ, SAMPLES_PER_PACKET
 
 _TS_MOD: Final = 1 << 32
-_PACKET_NS: Final = SAMPLES_PER_PACKET * 1_000_000_000 // RATE_HZ
+_PACKET_NS: Final = SAMPLES_PER_PACKET * NS_PER_S // RATE_HZ
 _LATE_TICKS: Final = RATE_HZ // 5
 """A packet 200 ms behind the newest is too late for any jitter buffer: it is dropped."""
 _JUMP_TICKS: Final = 2 * RATE_HZ
@@ -43,7 +44,7 @@ class RtpRecording:
         if self._ssrc is None:
             self.starts_at_ns = arrival_ns
         ahead = (timestamp - self._timestamp + _TS_MOD // 2) % _TS_MOD - _TS_MOD // 2
-        elapsed = (arrival_ns - self._arrival_ns) * RATE_HZ // 1_000_000_000
+        elapsed = (arrival_ns - self._arrival_ns) * RATE_HZ // NS_PER_S
         if self._ssrc != ssrc or abs(ahead - elapsed) > _JUMP_TICKS:
             offset = self._begin_timeline(arrival_ns)
         else:
@@ -62,7 +63,7 @@ class RtpRecording:
         if self._ssrc is None:
             return 0
         pause_ns = max(0, arrival_ns - self._arrival_ns - _PACKET_NS)
-        return self.num_samples + pause_ns * RATE_HZ // 1_000_000_000
+        return self.num_samples + pause_ns * RATE_HZ // NS_PER_S
 
     def _place(self, offset: int, pcm: bytes) -> None:
         start = offset * BYTES_PER_SAMPLE

@@ -25,7 +25,7 @@ import msgspec
 
 from cc_tts import atomic_file, logs, wav_file
 from cc_tts.audio import AudioFormat
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
@@ -362,7 +362,7 @@ class StagedPrompts:
 
     async def _synthesised(self, content: Content, tenant: str) -> CachedPrompt:
         """Return the audio of words; waits for a full engine, and begins anew where it refuses the rest: nobody listens."""
-        until_ns = self._clock.now_ns() + round(MAKE_TIMEOUT_S * 1e9)
+        until_ns = self._clock.now_ns() + round(MAKE_TIMEOUT_S * NS_PER_S)
         while True:
             try:
                 with self._hold(tenant, content):

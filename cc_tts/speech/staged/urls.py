@@ -24,7 +24,7 @@ from yarl import URL
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.config.sections.prompts import PromptsConfig, fault_of_url
 from cc_tts.egress.hosts import AllowedHosts
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -163,7 +163,7 @@ class UrlAudio:
         if fetched.is_private or not (fetched.fresh_s or fetched.etag or fetched.last_modified):
             return
         fresh_s = min(fetched.fresh_s, self._config.max_age_s)
-        fresh_until_ns = self._clock.now_ns() + round(fresh_s * 1e9)
+        fresh_until_ns = self._clock.now_ns() + round(fresh_s * NS_PER_S)
         self._copies[url] = audio, replace(fetched, data=None), fresh_until_ns
         limit = self._format.bytes_for_ms(self._config.max_fetched_s * 1000)
         kept = sum(each.pcm_bytes for each, _, _ in self._copies.values())

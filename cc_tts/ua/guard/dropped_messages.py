@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.ua.guard.c_library import CLibrary, SocketAddress
 from cc_tts.ua.messages import RefusedCause
 from cc_tts.ua.sip import forwarding
@@ -26,7 +26,7 @@ _KIND_AT: Final = 80
 """A ``pjsip_transport`` has its kind and the far side's address here, behind its name, four pointers and three flags."""
 _UDP: Final = 1
 """This is ``PJSIP_TRANSPORT_UDP``, whose far side differs with each message."""
-READ_ON_NS: Final = 2_000 * NS_PER_MS
+READ_ON_NS: Final = 2 * NS_PER_S
 """The time that the rest of the request may take; unmeasured."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.processes import source_address
 
 MAX_SOURCES: Final = 10_000
@@ -112,7 +112,7 @@ class SourceLimits:
         self._buckets.move_to_end(source)
         if len(self._buckets) > MAX_SOURCES:
             self._buckets.popitem(last=False)
-        earned = (now_ns - bucket.at_ns) / 1e9 * self._per_s
+        earned = (now_ns - bucket.at_ns) / NS_PER_S * self._per_s
         bucket.requests = min(self._size, bucket.requests + earned)
         bucket.refusals = min(self._size, bucket.refusals + earned)
         bucket.at_ns = now_ns

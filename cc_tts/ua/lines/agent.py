@@ -9,7 +9,7 @@ from typing import Final
 
 from cc_tts import logs, port_owner
 from cc_tts.audio import PTIME_MS
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 from cc_tts.ua.lines import audiosocket, websocket
@@ -69,7 +69,7 @@ class LineAgent(Agent[Line]):
     def poll(self) -> None:
         """Let asyncio work until the next tick, at most :data:`POLL_MS`."""
         wait_ns = min(POLL_MS * NS_PER_MS, self._next_tick_ns - self._clock.now_ns())
-        self._loop.call_later(max(0.0, wait_ns / 1e9), self._loop.stop)
+        self._loop.call_later(max(0.0, wait_ns / NS_PER_S), self._loop.stop)
         self._loop.run_forever()
         self._tick()
         self._end_tails()

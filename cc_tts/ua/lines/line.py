@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
@@ -66,7 +66,7 @@ class Line(ServedCall):
         self._link = link
         self._on_over = on_over
         self._rate_hz = settings.rtp.clock_rate_hz
-        self._timeout_ns = round(settings.rtp.inactivity_timeout_s * 1e9)
+        self._timeout_ns = round(settings.rtp.inactivity_timeout_s * NS_PER_S)
         self.heard_ns = clock.now_ns()
         """When the far side last sent anything. It need not do so before the answer."""
         self.media = LineMedia(

@@ -11,11 +11,11 @@ from typing import Any, Final
 import pjsua2 as pj
 
 from cc_tts import logs
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 
 MAX_ASSERTIONS: Final = 1000
 """The most failed assertions that are counted between two calls of :meth:`PjsipLog.take_assertions`; unmeasured."""
-BAD_PACKETS_INTERVAL_NS: Final = 1_000_000_000
+BAD_PACKETS_INTERVAL_NS: Final = NS_PER_S
 """Messages that PJSIP cannot parse are reported once in this time at most; unmeasured."""
 
 log = logs.get(__name__)

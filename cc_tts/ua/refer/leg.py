@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pjsua2 as pj
 
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_S
 from cc_tts.ua import messages
 from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
@@ -17,7 +17,7 @@ from cc_tts.ua.pjsip.own_requests import OwnRequests
 from cc_tts.ua.refer import message as refer
 from cc_tts.ua.sip import message as sip_message
 
-ANSWER_TIMEOUT_NS: Final = 30_000 * NS_PER_MS
+ANSWER_TIMEOUT_NS: Final = 30 * NS_PER_S
 """A REFER may be without final response for this long. After 32 s (RFC 3261 §17.1.2.2: 64·T1) PJSIP would end the call."""
 
 

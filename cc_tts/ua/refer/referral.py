@@ -11,7 +11,7 @@ from typing import Any, Final
 import pjsua2 as pj
 
 from cc_tts import logs
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_S
 from cc_tts.config.sip_uri import AllowedTargets
 from cc_tts.ua import messages
 from cc_tts.ua.leg_media import LegServices
@@ -25,7 +25,7 @@ from cc_tts.ua.sip.bye import quoted
 
 SUBSCRIPTION_S: Final = 300
 """A REFER without an outcome is given up after this time; a call rings for less (unmeasured)."""
-ANSWER_TIMEOUT_NS: Final = 30_000 * NS_PER_MS
+ANSWER_TIMEOUT_NS: Final = 30 * NS_PER_S
 """A NOTIFY may be without response for this long. After 32 s (RFC 3261 §17.1.2.2: 64·T1) PJSIP would end the call."""
 _OK: Final = 200
 _PHRASES: Final = {
@@ -144,11 +144,7 @@ class LegReferral:
     def tick(self, now_ns: int) -> None:
         """Give up NOTIFYs without a response, and a REFER without an outcome."""
         self._notifies.end(before_ns=now_ns - ANSWER_TIMEOUT_NS)
-        if (
-            self._request is not None
-            and self._is_begun
-            and now_ns - self._begun_ns >= SUBSCRIPTION_S * 1000 * NS_PER_MS
-        ):
+        if self._request is not None and self._is_begun and now_ns - self._begun_ns >= SUBSCRIPTION_S * NS_PER_S:
             self._notify(pj.PJSIP_SC_REQUEST_TIMEOUT)
 
     def end(self) -> None:
@@ -158,7 +154,7 @@ class LegReferral:
     def _notify(self, sip_code: int) -> None:
         """Send a NOTIFY with a status line (RFC 3515 §2.4.5); a final status ends the subscription."""
         assert self._request is not None
-        left_s = SUBSCRIPTION_S - (self._clock.now_ns() - self._begun_ns) // (1000 * NS_PER_MS)
+        left_s = SUBSCRIPTION_S - (self._clock.now_ns() - self._begun_ns) // NS_PER_S
         is_last = sip_code >= _OK
         param = pj.CallSendRequestParam()
         param.method = "NOTIFY"

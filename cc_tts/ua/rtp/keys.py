@@ -9,11 +9,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 
 LOST_AFTER_NS: Final = 200 * NS_PER_MS
 """Senders repeat an event every 50 ms or more often (RFC 4733 §2.5.1.2)."""
-MAX_DOWN_NS: Final = 10_000 * NS_PER_MS
+MAX_DOWN_NS: Final = 10 * NS_PER_S
 """A key that is still down after this time is reported nevertheless. One segment of an event lasts 8 s at
 most (§2.5.1.3).
 """

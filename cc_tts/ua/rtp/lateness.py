@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from cc_tts.audio import PTIME_MS
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_MS, NS_PER_S
 from cc_tts.ua.messages import MediaLateness
 
-TURN_NS: Final = 1_000_000_000
+TURN_NS: Final = NS_PER_S
 WINDOW_TURNS: Final = 5
 """The percentile is taken over this many seconds; unmeasured."""
 MIN_FRAMES: Final = 100

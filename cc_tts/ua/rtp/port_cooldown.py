@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from cc_tts import logs
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.config.schema import RtpConfig
 
 MAX_PAIRS: Final = 1000
@@ -54,7 +54,7 @@ class PortCooldown:
     ) -> None:
         self._host = host
         self._num_pairs = rtp.num_pairs
-        self._cooldown_ns = int(rtp.port_cooldown_s * 1000 * NS_PER_MS)
+        self._cooldown_ns = int(rtp.port_cooldown_s * NS_PER_S)
         self._max_pairs = max_pairs
         self._clock = clock
         self._bind = bind

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.clock import NS_PER_S, Clock
 
 MAX_PAUSE_S: Final = 300.0  # unmeasured
 
@@ -23,7 +23,7 @@ class RetryPace:
         if self._failures:
             pause_s = min(self._base_s * 2.0 ** min(self._failures - 1, 20), max(MAX_PAUSE_S, self._base_s))
         self._failures += 1
-        self._due_ns = self._clock.now_ns() + round(pause_s * 1000 * NS_PER_MS)
+        self._due_ns = self._clock.now_ns() + round(pause_s * NS_PER_S)
 
     def succeeded(self) -> None:
         """The last attempt succeeded: nothing is due until one fails."""

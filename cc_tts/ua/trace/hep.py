@@ -5,6 +5,8 @@ import ipaddress
 import struct
 from typing import Final
 
+from cc_tts.clock import NS_PER_S
+
 SIP: Final = 1
 RTCP: Final = 5
 """An RTCP report as JSON."""
@@ -42,7 +44,7 @@ def packet(
     Raises:
         ValueError: a host is no IP address.
     """
-    seconds, rest_ns = divmod(at_ns, 1_000_000_000)
+    seconds, rest_ns = divmod(at_ns, NS_PER_S)
     correlation = correlation_id.encode("utf-8", "replace")[:1024]
     chunks = [
         _beginning(kind, transport, source, target, capture_id),

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from cc_tts import logs
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.config.sections.hep import hep_address
 from cc_tts.egress.own_address import own_address_towards
 from cc_tts.media.quality import Quality
@@ -117,7 +117,7 @@ class SipTracer:
         transport = via[1].decode().lower() if via else "udp"
         remote = self._remote(address, text)
         message = messages.TracedMessage(
-            at_ns=round(self._clock.wall_s() * 1e9),
+            at_ns=round(self._clock.wall_s() * NS_PER_S),
             is_sent=is_sent,
             transport=transport,
             local=self._local(transport, remote[0]),
@@ -143,7 +143,7 @@ class SipTracer:
         **more: Any,
     ) -> None:
         assert self._sender is not None
-        more.setdefault("at_ns", round(self._clock.wall_s() * 1e9))
+        more.setdefault("at_ns", round(self._clock.wall_s() * NS_PER_S))
         try:
             packet = hep.packet(
                 payload,
@@ -196,7 +196,7 @@ class SipTracer:
 
     def on_rtcp(self, stream: int, packet: bytes, is_sent: bool) -> None:  # noqa: FBT001 - a callback
         """Handle a received or sent RTCP packet. Runs on: PJMEDIA's I/O thread, or the media clock's."""
-        self._rtcp.append((stream, round(self._clock.wall_s() * 1e9), packet, is_sent))
+        self._rtcp.append((stream, round(self._clock.wall_s() * NS_PER_S), packet, is_sent))
 
     def tick(self) -> None:
         """Send what RTCP has reported since the last turn."""

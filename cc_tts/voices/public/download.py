@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from cc_tts.clock import MonotonicClock
+from cc_tts.clock import NS_PER_S, MonotonicClock
 from cc_tts.errors import ConfigError
 
 READ_TIMEOUT_S: Final = 20.0  # for the connection and for each read; unmeasured
@@ -42,7 +42,7 @@ class DownloadProgress:
     def __init__(self, name: str, num_bytes: int) -> None:
         self._name, self._num_bytes, self._done = name, num_bytes, 0
         self._clock = MonotonicClock()
-        self._begun_s = self._shown_s = self._clock.now_ns() / 1e9
+        self._begun_s = self._shown_s = self._clock.now_ns() / NS_PER_S
         self._num_resumed = 0
         self._is_terminal = sys.stderr.isatty()
 
@@ -64,14 +64,14 @@ class DownloadProgress:
     def add(self, num_bytes: int) -> None:
         """Count so much more."""
         self._done += num_bytes
-        if self._is_terminal and self._clock.now_ns() / 1e9 - self._shown_s >= _SHOWN_EVERY_S:
-            self._shown_s = self._clock.now_ns() / 1e9
+        if self._is_terminal and self._clock.now_ns() / NS_PER_S - self._shown_s >= _SHOWN_EVERY_S:
+            self._shown_s = self._clock.now_ns() / NS_PER_S
             self._bar()
 
     def _bar(self) -> None:
         share = min(self._done / self._num_bytes, 1.0) if self._num_bytes else 1.0
         cells = "#" * round(share * _BAR_CELLS)
-        pace = (self._done - self._num_resumed) / 1e6 / max(self._clock.now_ns() / 1e9 - self._begun_s, 1e-3)
+        pace = (self._done - self._num_resumed) / 1e6 / max(self._clock.now_ns() / NS_PER_S - self._begun_s, 1e-3)
         of = f"{self._done / 1e6:.1f} of {self._num_bytes / 1e6:.1f} MB, {pace:.1f} MB/s"
         sys.stderr.write(f"\r{self._name} [{cells:{_BAR_CELLS}}] {of}  ")
         sys.stderr.flush()

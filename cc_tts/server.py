@@ -174,7 +174,7 @@ class Server:
         self.relay_connector = RelayConnector(config, clock)
         self.registry.relays.connect = self.relay_connector.connect
         self.registry.recordings.deliver = RecordingDelivery(config.record).deliver
-        self._fetch = self.registry.staged.urls.fetch = HttpFetch(config.prompts)
+        self._fetch = self.registry.services.staged.urls.fetch = HttpFetch(config.prompts)
         url = pool_url(config)
         self.pool_link = (
             PoolLink(
@@ -321,7 +321,7 @@ class Server:
         await self._load_prompts()
         await self.mrcp.start()
         await self.ua.start()
-        self.registry.present_adopted()
+        self.registry.incoming.present_adopted()
 
     async def _note_identity(self) -> None:
         """Update the identity of the voices, by which prompts are cached."""
@@ -333,7 +333,7 @@ class Server:
         await self._note_identity()
 
     async def _load_prompts(self) -> None:
-        for fault in await self.registry.staged.load():
+        for fault in await self.registry.services.staged.load():
             log.warning("prompt_not_loaded", detail=fault)
 
     async def _drained(self) -> None:
@@ -368,7 +368,7 @@ class Server:
         await self._listener.stop()
         if self.pool_link is not None:
             await self.pool_link.stop()
-        await self.registry.staged.stop()
+        await self.registry.services.staged.stop()
         await self._fetch.close()
         await self.cached_source.stop()
         await self.engine.stop()
@@ -474,7 +474,7 @@ class Server:
         needs_restart = list(found.needs_restart)
         before, self._config, self._tls_fingerprint = self._config, config, fingerprint
         logs.set_level(config.log.level)
-        self.registry.reload(config)
+        self.registry.services.reload(config)
         self.webhooks.reload(config.webhooks)
         await self._load_prompts()
         await self._refresh_voices()

@@ -39,7 +39,7 @@ async def get_metrics(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     registry, series = context.registry, context.metrics
     series.ready.set(registry.not_ready_because is None)
-    series.degraded.set(registry.degraded_because is not None)
+    series.degraded.set(context.speech_source.engine.degraded_because is not None)
     series.draining.set(registry.draining)
     series.event_subscribers.set(registry.events.num_subscribers)
     return exposition.response(request, series.render)
@@ -77,7 +77,7 @@ def as_node(config: Config, registry: CallRegistry, nodes: LineNodes) -> Node:
         base_url=nodes.base_url,
         version=__version__,
         calls=registry.num_calls,
-        max_calls=registry.max_calls,
+        max_calls=registry.services.ua.max_calls,
         draining=registry.draining,
     )
 

@@ -20,11 +20,9 @@ from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.referrals import Referrals
 from cc_tts.calls.transfers.warm import end_unbriefed
 from cc_tts.clock import ms_between
-from cc_tts.config.schema import Config
 from cc_tts.engines.gate import LOOK_S, EngineGate
 from cc_tts.processes.channel import Message
 from cc_tts.processes.peer import STOPPED
-from cc_tts.speech.staged.prompts import StagedPrompts
 from cc_tts.ua import messages
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
@@ -39,24 +37,19 @@ class CallRegistry:
     """All calls: live ones, and ended ones that are still known."""
 
     def __init__(self, services: CallServices, connect_media: MediaConnector) -> None:
-        self._services = services
-        self._ua = services.ua
+        self.services = services
         self._metrics = services.metrics
         self.events = services.events
         self.recordings = services.recordings
         self._table = CallTable(services)
         self.relays = Relays(services)
-        self._incoming = IncomingCalls(services, self._table, relays=self.relays, connect_media=connect_media)
+        self.incoming = IncomingCalls(services, self._table, relays=self.relays, connect_media=connect_media)
         self.outgoing = OutgoingCalls(services, self._table)
         self.referrals = Referrals(services, self._table, self.outgoing)
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
         self._was_degraded = False
         services.ua.listen(self)
-
-    def reload(self, config: Config) -> None:
-        """Use this configuration for new calls and new commands; live calls do not change."""
-        self._services.reload(config)
 
     @property
     def draining(self) -> bool:
@@ -70,45 +63,22 @@ class CallRegistry:
         """Why a new call could not be answered and spoken to now; ``None`` if it could."""
         if self.draining:
             return "draining"
-        if not self._ua.is_ready:
-            return "the SIP user agent does not answer" if self._ua.build else "the SIP user agent is starting"
-        engine_reason = self._services.source.engine.not_ready_because()
+        if not self.services.ua.is_ready:
+            return "the SIP user agent does not answer" if self.services.ua.build else "the SIP user agent is starting"
+        engine_reason = self.services.source.engine.not_ready_because()
         if engine_reason is not None:
             return f"the speech engine: {engine_reason}"
-        if not (self._gate.is_open and self._ua.lets_calls_in):
+        if not (self._gate.is_open and self.services.ua.lets_calls_in):
             return "the speech engine: it takes prompts again, for less than a second"
-        if self._ua.is_full:
-            return f"all {self._ua.max_calls} lines are busy"
-        if self._services.config.registration.registrar and self._ua.registered is False:
+        if self.services.ua.is_full:
+            return f"all {self.services.ua.max_calls} lines are busy"
+        if self.services.config.registration.registrar and self.services.ua.registered is False:
             return "not registered with the PBX"
-        return self._services.trunks.not_ready_because
-
-    @property
-    def degraded_because(self) -> str | None:
-        """Why the fallback engine speaks in place of the configured one; ``None`` if it does not."""
-        return self._services.source.engine.degraded_because
-
-    @property
-    def staged(self) -> StagedPrompts:
-        return self._services.staged
+        return self.services.trunks.not_ready_because
 
     @property
     def num_calls(self) -> int:
         return len(self._table.live)
-
-    @property
-    def max_calls(self) -> int:
-        return self._ua.max_calls
-
-    @property
-    def registered(self) -> bool | None:
-        """Whether we are registered with the registrar of the configuration; ``None`` without one, or before its answer."""
-        return self._ua.registered
-
-    @property
-    def media_lateness_ms(self) -> float:
-        """The 99th percentile of how late frames are sent, ms, of the process that is latest."""
-        return self._ua.lateness.p99_ms
 
     def calls(self, state: CallState | None = None, sip_call_id: str | None = None) -> list[Call]:
         """Return live calls and ended ones that are still known, oldest first; if asked, only those in a state or of a SIP
@@ -129,10 +99,10 @@ class CallRegistry:
     async def trace(self, call: Call) -> messages.CallTrace:
         """Return the SIP messages of a call; raises ``UserAgentUnavailable``, ``LineUnsupported`` if it has no SIP."""
         call.check_sip("SIP messages", instead="")
-        return await self._ua.trace(call.id, call.sip_call_id)
+        return await self.services.ua.trace(call.id, call.sip_call_id)
 
     def has(self, id_: str) -> bool:
-        return id_ in self._table or id_ in self._services.utterances
+        return id_ in self._table or id_ in self.services.utterances
 
     def utterance(self, utterance_id: str) -> Utterance:
         """Return the utterance of this id.
@@ -140,11 +110,11 @@ class CallRegistry:
         Raises:
             UtteranceNotFound: unknown, or its call is forgotten.
         """
-        return self._services.utterances.get(utterance_id)
+        return self.services.utterances.get(utterance_id)
 
     def check_amd(self) -> None:
         """Raise ``SpeechNotHeard`` if machine detection is not possible here."""
-        self._services.vad.check()
+        self.services.vad.check()
 
     async def originate(self, request: OriginateRequest) -> Call:
         """Place a call; its progress comes as events.
@@ -158,12 +128,8 @@ class CallRegistry:
             SpeechNotHeard: who answers is to be found out, and nothing here hears speech.
         """
         if request.amd is not None:
-            await self._services.vad.ready()
+            await self.services.vad.ready()
         return self.outgoing.place(request)
-
-    def present_adopted(self) -> None:
-        """The server can speak now: announce the adopted calls, and route those that wait for an answer."""
-        self._incoming.present_adopted()
 
     def start_drain(self) -> bool:
         """Take no new calls from now on; return whether this call began the drain."""
@@ -183,7 +149,7 @@ class CallRegistry:
             await asyncio.sleep(LOOK_S)
 
     def _look_at_engine(self) -> None:
-        engine = self._services.source.engine
+        engine = self.services.source.engine
         reason = engine.not_ready_because()
         if self._gate.poll(is_ready=reason is None, is_full=engine.is_full()):
             self._admit()
@@ -197,7 +163,7 @@ class CallRegistry:
 
     def _admit(self) -> None:
         """Tell the UA processes whether to accept new calls."""
-        self._ua.set_accepting(accepting=self._gate.is_open and not self.draining)
+        self.services.ua.set_accepting(accepting=self._gate.is_open and not self.draining)
 
     async def drained(self, *, timeout_s: float) -> bool:
         """Wait until the last call has ended; end the others after ``timeout_s``. Returns whether all ended
@@ -207,7 +173,7 @@ class CallRegistry:
         left = list(self._table.live.values())
         for call in left:
             if call.waits_for_answer:
-                call.end("draining", sip_code=503, retry_after_s=self._services.config.sip.retry_after_s)
+                call.end("draining", sip_code=503, retry_after_s=self.services.config.sip.retry_after_s)
             else:
                 call.end("draining")
         await self._table.until_empty(HANGUP_TIMEOUT_S)
@@ -241,7 +207,7 @@ class CallRegistry:
     def _dispatch(self, message: Message) -> None:
         match message:
             case messages.IncomingCall():
-                self._incoming.take(message)
+                self.incoming.take(message)
             case messages.CallSnapshot():
                 self._adopt(message)
             case messages.InviteRefused():
@@ -258,7 +224,7 @@ class CallRegistry:
             case messages.RegistrationChanged():
                 self._note_registration(message)
             case messages.RecordingStarted() | messages.RecordingOver() | messages.RecorderLost():
-                self._services.recordings.on_report(message)
+                self.services.recordings.on_report(message)
             case messages.CallReport():
                 self._on_call_report(message)
 
@@ -278,10 +244,10 @@ class CallRegistry:
                 self._table.retire(call)
                 self.outgoing.over(call)
         elif isinstance(message, messages.CallEnded):  # the end of a call that was not adopted
-            self._ua.note_end(message.call_id)
+            self.services.ua.note_end(message.call_id)
 
     def _adopt(self, snapshot: messages.CallSnapshot) -> None:
-        if (call := self._incoming.adopt(snapshot)) is None:
+        if (call := self.incoming.adopt(snapshot)) is None:
             return
         if call.state is CallState.ESTABLISHED and call.local_reason is None:
             self.outgoing.answered(call)  # while there was no server
@@ -291,15 +257,15 @@ class CallRegistry:
     def _note_registration(self, message: messages.RegistrationChanged) -> None:
         log.info("registration", trunk=message.trunk, registered=message.registered, sip_code=message.sip_code)
         if message.trunk:
-            self._services.trunks.note_registration(message.trunk, registered=message.registered)
+            self.services.trunks.note_registration(message.trunk, registered=message.registered)
             return
-        self._ua.registered = message.registered
-        registrar = self._services.config.registration.registrar
+        self.services.ua.registered = message.registered
+        registrar = self.services.config.registration.registrar
         self._metrics.registered.labels(registrar=registrar).set(message.registered)
 
     def _note_lateness(self) -> None:
-        self._metrics.ua_media_lateness.set(self._ua.lateness.p99_ms / 1000)
-        self._metrics.ua_refusing_lateness.set(self._ua.lateness.refusing)
+        self._metrics.ua_media_lateness.set(self.services.ua.lateness.p99_ms / 1000)
+        self._metrics.ua_refusing_lateness.set(self.services.ua.lateness.refusing)
 
     def _count(self, message: Message) -> None:
         match message:
@@ -317,7 +283,7 @@ class CallRegistry:
 
     def _refused(self) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()
-        now_ns = self._services.clock.now_ns()
+        now_ns = self.services.clock.now_ns()
         if self._overload_ns is None or ms_between(self._overload_ns, now_ns) >= OVERLOAD_EVENT_INTERVAL_S * 1000:
             self._overload_ns = now_ns
             self.events.publish(types.ServerOverloaded(calls=len(self._table.live), draining=self.draining))

@@ -105,6 +105,16 @@ def test_time_is_asked_of_the_clock_only() -> None:
     assert not asking
 
 
+def test_nanoseconds_are_converted_by_the_constants_of_the_clock() -> None:
+    by_hand = [
+        name_of(path)
+        for path in SOURCES
+        if path.name != "clock.py"
+        and re.search(r"_ns\b.*(\b1e[69]\b|\b1_000_000(_000)?\b)|\b1e9\b", path.read_text("utf-8"))
+    ]
+    assert not by_hand
+
+
 def test_pjsua2_and_torch_have_rooms_of_their_own() -> None:
     for path in SOURCES:
         roots = {name.split(".")[0] for name in imports(path)}

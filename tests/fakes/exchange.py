@@ -151,7 +151,7 @@ class Exchange:
         after.clock.advance(60_000)
         for snapshot in snapshots:
             after.ua.report(snapshot)
-        after.registry.present_adopted()
+        after.registry.incoming.present_adopted()
         return after
 
     def sample(self, name: str, **labels: str) -> float:

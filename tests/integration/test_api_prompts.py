@@ -173,7 +173,7 @@ async def test_a_tenant_has_a_quarter_and_sees_its_own_and_hears_those_of_the_op
     shown = (await send(api, "GET", PATH, headers=ACME))[1]["prompts"]
     assert [each["prompt_id"] for each in shown] == ["own0", "own1"]
     assert (await send(api, "DELETE", f"{PATH}/shared", headers=ACME))[0] == 404
-    assert api.registry.staged.get("shared", "acme").id == "shared"
+    assert api.registry.services.staged.get("shared", "acme").id == "shared"
 
 
 async def test_only_a_token_that_may_call_stages(api: RunningApi) -> None:
@@ -201,20 +201,20 @@ async def test_a_restart_finds_what_was_staged_and_what_lies_in_the_folder(tmp_p
     (tmp_path / "by-hand.wav").write_bytes(wav())
     (tmp_path / "broken.wav").write_bytes(b"no audio")
     async with running_api(config(dir=str(tmp_path))) as api:
-        assert await api.registry.staged.load() == [
+        assert await api.registry.services.staged.load() == [
             "prompts.dir: broken.wav: this is no audio file; WAV, FLAC, MP3 and Ogg are read"
         ]
         await stage(api, prompt_id="text", text="One two.", instructions="speak calmly")
         await stage(api, prompt_id="gone", text="Three.", ttl_s=60)
         await send(api, "PUT", f"{PATH}/tone", data=wav(), headers={**ACME, "Content-Type": "audio/wav"})
     async with running_api(config(dir=str(tmp_path))) as api:
-        await api.registry.staged.load()
-        await eventually(lambda: api.registry.staged.get("text").state == "ready")
-        words = api.registry.staged.get("text").words
+        await api.registry.services.staged.load()
+        await eventually(lambda: api.registry.services.staged.get("text").state == "ready")
+        words = api.registry.services.staged.get("text").words
         assert words is not None
         assert (words.text, words.instructions) == ("One two.", "speak calmly")
-        assert [each.id for each in api.registry.staged.all_of("")] == ["by-hand", "text"]
-        assert [each.duration_ms for each in api.registry.staged.all_of("acme")] == [500]
+        assert [each.id for each in api.registry.services.staged.all_of("")] == ["by-hand", "text"]
+        assert [each.duration_ms for each in api.registry.services.staged.all_of("acme")] == [500]
 
 
 async def test_a_prompt_is_forgotten_after_its_time(api: RunningApi) -> None:
@@ -227,7 +227,7 @@ async def test_a_prompt_is_forgotten_after_its_time(api: RunningApi) -> None:
 async def test_an_id_is_no_path(api: RunningApi, prompt_id: str) -> None:
     status, _ = await send(api, "PUT", f"{PATH}/{prompt_id}", json={"text": "One."})
     assert status in (404, 405, 422)
-    assert api.registry.staged.all_of("") == []
+    assert api.registry.services.staged.all_of("") == []
 
 
 async def test_a_file_of_a_host_that_is_not_allowed_is_not_played(api: RunningApi) -> None:
@@ -251,4 +251,4 @@ async def test_an_allowed_file_is_accepted_for_a_call_and_a_gather() -> None:
         assert [each.content for each in api.registry.prompts.values()] == [
             UrlContent(played["url"], -6.0), UrlContent(played["url"])
         ]  # fmt: skip
-        await api.registry.staged.stop()
+        await api.registry.services.staged.stop()

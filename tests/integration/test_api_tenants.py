@@ -324,7 +324,7 @@ async def test_the_sockets_of_a_call(kind: str) -> None:
     async with served(kind, TOKENS) as api, AsyncExitStack() as stack:
         registry, api.call.tenant = api.exchange.registry, "acme"
         tenants = {"acme": TenantConfig(max_listeners=1), "other": TenantConfig()}
-        registry.reload(dataclasses.replace(api.exchange.services.config, tenants=tenants))
+        registry.services.reload(dataclasses.replace(api.exchange.services.config, tenants=tenants))
         assert await refusal(api.connect(headers=bearer(OTHER))) == 404
         await stack.enter_async_context(api.connect(headers=bearer(ACME)))
         if kind == "media":
@@ -344,7 +344,7 @@ async def test_text_beyond_the_characters_of_a_day_is_refused_over_the_stream() 
     async with served("stream", TOKENS) as api:
         registry, api.call.tenant = api.exchange.registry, "acme"
         limits = {"acme": TenantConfig(max_characters_per_day=5)}
-        registry.reload(dataclasses.replace(api.exchange.services.config, tenants=limits))
+        registry.services.reload(dataclasses.replace(api.exchange.services.config, tenants=limits))
         async with api.connect(headers=bearer(ACME)) as socket:
             await socket.send_json({"type": "tokens", "text": "hello everybody", "id": "1"})
             error = await socket.receive_json()

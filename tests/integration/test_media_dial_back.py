@@ -76,7 +76,7 @@ async def scene(**route: Any) -> AsyncIterator[tuple[Served, Application]]:
         exchange = api.exchange
         url = f"ws://127.0.0.1:{port}/call?secret=4711"
         routes = {"app": RouteConfig(media_url=url, **route)}
-        exchange.registry.reload(replace(exchange.config, routes=routes))
+        exchange.registry.services.reload(replace(exchange.config, routes=routes))
         dial_back = DialBack(Config(media=media), exchange.metrics)
         try:
             yield api, application
@@ -230,7 +230,7 @@ async def not_taken(status: int, delay_s: float) -> None:
 async def test_nobody_listens_there() -> None:
     async with scene() as (api, _):
         routes = {"app": RouteConfig(media_url="ws://127.0.0.1:9/call")}
-        api.exchange.registry.reload(replace(api.exchange.config, routes=routes))
+        api.exchange.registry.services.reload(replace(api.exchange.config, routes=routes))
         await incoming(api)
         await eventually(lambda: api.exchange.ua.commands("hangup"))
 

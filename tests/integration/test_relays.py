@@ -71,7 +71,7 @@ async def conversation(**body: Any) -> AsyncIterator[tuple[Served, Application]]
 async def incoming(api: Served, application: Application, **relay: Any) -> Call:
     exchange = api.exchange
     routes = {"app": RouteConfig(relay=RelaySettings(url=application.url, **relay))}
-    exchange.registry.reload(replace(exchange.config, routes=routes))
+    exchange.registry.services.reload(replace(exchange.config, routes=routes))
     api.call = exchange.registry.call(exchange.ua.incoming("app", caller='"A" <sip:+4930123@10.0.0.1;user=phone>'))
     return api.call
 

@@ -76,6 +76,7 @@ async def get_status(request: web.Request) -> Status:
     """How this server is: calls, processes, speech workers."""
     context = request.app[CONTEXT]
     registry, operations = context.registry, context.operations
+    ua = registry.services.ua
     levels = operations.log()
     return Status(
         node=context.config.server.node_name,
@@ -83,13 +84,13 @@ async def get_status(request: web.Request) -> Status:
         pid=os.getpid(),
         started_at_s=operations.started_at_s,
         not_ready_because=registry.not_ready_because,
-        degraded_because=registry.degraded_because,
+        degraded_because=context.speech_source.engine.degraded_because,
         draining=registry.draining,
         calls=registry.num_calls,
-        max_calls=registry.max_calls,
+        max_calls=ua.max_calls,
         engine=context.config.tts.engine,
-        registered=registry.registered,
-        media_lateness_ms=registry.media_lateness_ms,
+        registered=ua.registered,
+        media_lateness_ms=ua.lateness.p99_ms,
         log_level=levels.level,
         pjsip_level=levels.pjsip_level,
         processes=list(operations.processes()),

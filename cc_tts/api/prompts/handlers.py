@@ -185,7 +185,7 @@ async def delete_prompt(request: web.Request) -> views.StagedPrompt:
 
 
 def _staged(request: web.Request) -> StagedPrompts:
-    return request.app[CONTEXT].registry.staged
+    return request.app[CONTEXT].registry.services.staged
 
 
 def _own(request: web.Request) -> StagedPrompt:

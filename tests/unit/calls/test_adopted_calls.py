@@ -212,11 +212,11 @@ async def test_a_call_that_waits_for_its_answer_is_routed_anew_once_the_server_c
     assert (call.state, call.waits_for_answer) == (CallState.EARLY, True)
     assert after.ua.asked == [], "the engine is still loading"
     assert [each.completion_cause for each in call.utterances.values()] == ["error"]
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     assert after.kinds(call_id)[-3:] == ["call.adopted", "call.incoming", "speak.queued"]
     assert after.ua.commands("ring") == [(call_id, False)]
     assert after.ua.commands("hangup") == []
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     assert after.kinds(call_id).count("call.adopted") == 1
 
 
@@ -275,7 +275,7 @@ async def test_a_call_that_has_ended_meanwhile_ends_with_its_reason(before: Exch
     after = Exchange()
     after.ua.report(before.snapshot(call_id))
     after.ua.ended(call_id, by="local")
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     assert after.kinds(call_id) == ["call.terminated"], "there is nothing to take up"
     assert after.ended_as(call_id) == ("completed", "local_hangup")
 
@@ -341,7 +341,7 @@ async def test_a_call_that_ended_without_a_server_is_accounted_for(
     assert (ended.call_id, ended.sip_call_id, ended.route) == (call_id, f"sip-{call_id}", "silent")
     assert (ended.duration_ms, ended.reason) == (7000, reason)
     assert after.registry.num_calls == 0
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     assert after.kinds(call_id)[-1] == "call.terminated"
 
 

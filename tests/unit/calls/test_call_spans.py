@@ -211,7 +211,7 @@ async def test_the_server_that_adopts_a_call_goes_on_with_its_trace(traced: Trac
     leave(traced.exchange.registry.call(call_id))
     after = Traced()
     after.ua.report(traced.exchange.snapshot(call_id, established_ns=after.exchange.clock.now_ns()))
-    after.exchange.registry.present_adopted()
+    after.exchange.registry.incoming.present_adopted()
     await after.spoken(call_id)
     after.ua.ended(call_id)
     assert after.named("call").parent == traced.named("call").context

@@ -79,7 +79,7 @@ class Line:
 def exchange_with(disclosure: str = LABEL, **route: Any) -> Exchange:
     exchange = Exchange()
     exchange.config.routes["labelled"] = RouteConfig(disclosure=disclosure, **route)
-    exchange.registry.reload(exchange.config)
+    exchange.registry.services.reload(exchange.config)
     return exchange
 
 
@@ -248,7 +248,7 @@ async def test_a_route_has_its_own_or_that_of_all_calls_or_none(
     of_route: str, of_all: str, expected: Disclosure | None
 ) -> None:
     exchange = exchange_with(of_route)
-    exchange.registry.reload(replace(exchange.config, calls=CallsConfig(disclosure=of_all)))
+    exchange.registry.services.reload(replace(exchange.config, calls=CallsConfig(disclosure=of_all)))
     assert exchange.registry.call(exchange.ua.incoming("labelled")).disclosure == expected
 
 

@@ -32,7 +32,7 @@ class Referrer:
 
     def on_route(self, refer: Any, **more: Any) -> "Referrer":
         routes = {"referring": RouteConfig(refer=refer, **more)}
-        self.exchange.registry.reload(replace(self.exchange.config, routes=routes))
+        self.exchange.registry.services.reload(replace(self.exchange.config, routes=routes))
         self.call = self.exchange.registry.call(self.exchange.talking("referring"))
         self.call.metadata = {"customer": "4711"}
         return self
@@ -164,7 +164,7 @@ async def test_a_refer_outlives_the_call_of_its_referrer(referrer: Referrer) -> 
 async def test_a_target_that_a_reload_no_longer_allows_is_not_called(referrer: Referrer) -> None:
     referrer.on_route("ask").refers()
     config: Config = replace(referrer.exchange.config, transfer=TransferConfig(allowed=("sip:1@pbx.example.com",)))
-    referrer.exchange.registry.reload(config)
+    referrer.exchange.registry.services.reload(config)
     with pytest.raises(TransferNotAllowed):
         referrer.accept()
     assert referrer.told == [], "it still waits"

@@ -67,7 +67,7 @@ async def test_another_server_connects_it_again_and_greets_nobody() -> None:
     after = Exchange()
     wanted = relaying(after)
     after.ua.report(before.snapshot(call.id))
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     (relay,) = wanted
     assert (relay.request.id, relay.request.sid) == (request.id, request.sid)
     outbox: Outbox[Any] = Outbox(10)
@@ -91,7 +91,7 @@ async def test_a_relay_of_a_call_without_an_answer_ends_and_begins_with_its_rout
     after = Exchange(routes=routes)
     wanted = relaying(after)
     after.ua.report(before.snapshot(first.call.id, state, established_ns=0))
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     if state == "answered":
         assert [each.request.id for each in wanted] == [first.request.id]
         assert not ended(after)
@@ -114,7 +114,7 @@ async def test_a_caller_whose_relay_cannot_go_on_after_a_restart_is_not_left_in_
     after.vad.is_installed = False
     wanted = relaying(after)
     after.ua.report(before.snapshot(call.id))
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     assert not wanted
     assert [each.cause for each in ended(after)] == ["server_restarted"]
     adopted = after.registry.call(call.id)

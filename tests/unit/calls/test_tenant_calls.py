@@ -46,7 +46,7 @@ def exchange_of(tenants: dict[str, TenantConfig], *, waits: bool = False, max_ca
     config = dataclasses.replace(exchange.config, tenants=tenants, routes=ROUTES | routes)
     if waits:
         config = dataclasses.replace(config, tts=dataclasses.replace(config.tts, overload_wait_ms=0.0))
-    exchange.registry.reload(config)
+    exchange.registry.services.reload(config)
     return exchange
 
 
@@ -311,7 +311,7 @@ async def test_calls_of_a_server_before_this_one_count_as_they_did() -> None:
     after.ua.report(before.snapshot(talking, media=None))
     after.ua.report(before.snapshot(ringing, "invited", media=None, invite=invite_of(ringing, "manual")))
     assert used(after)[0] == 2
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     assert used(after)[0] == 2
     assert not [sent for sent in after.ua.sent if isinstance(sent, messages.Hangup)]
     assert after.registry.call(talking).tenant == after.registry.call(ringing).tenant == "acme"
@@ -325,7 +325,7 @@ async def test_calls_of_a_server_before_this_one_count_as_they_did() -> None:
 
 async def test_a_tenant_that_floods_pushes_out_its_own_ended_calls() -> None:
     exchange = Exchange(max_ended_calls=10)
-    exchange.registry.reload(
+    exchange.registry.services.reload(
         dataclasses.replace(
             exchange.config,
             tenants={"acme": TenantConfig()},

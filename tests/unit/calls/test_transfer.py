@@ -365,7 +365,7 @@ def adopted(referrer: Referrer, *told: tuple[messages.ToldBy, int], **more: Any)
     after = Exchange()
     leg = {"held_by": "local", "transfer": reports} | more
     after.ua.report(referrer.exchange.snapshot(call_id, **leg))
-    after.registry.present_adopted()
+    after.registry.incoming.present_adopted()
     found = Referrer.__new__(Referrer)
     found.exchange, found.ua, found.loop = after, after.ua, referrer.loop
     found.call = after.registry.call(call_id)

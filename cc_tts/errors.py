@@ -307,7 +307,9 @@ class RecordingActive(WrongState, code="recording_active", title="The call is re
 
 
 class EventsGone(ClientError, code="events_gone", title="Events no longer kept", http=410):
-    """The event to go on from is too old, or of an earlier run of the server: connect without it and read the calls anew."""
+    """The event to continue from is too old, or of an earlier run of the server: connect without it and read the calls
+    again.
+    """
 
 
 class TextTooLong(ClientError, code="text_too_long", title="Text too long", http=413, sip=413):

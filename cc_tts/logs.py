@@ -1,6 +1,6 @@
 """Structured logs: one JSON object a line (or coloured text on a terminal) on standard error.
 
-``call_id`` and ``utterance_id`` are bound by whoever knows them. Prompt text, instructions, tokens and passwords are never
+``call_id`` and ``utterance_id`` are bound where they are known. Prompt text, instructions, tokens and passwords are never
 logged: log ``text_chars`` instead. A processor drops the keys in :data:`NEVER_LOGGED` should one slip through.
 
 What libraries log by :mod:`logging`, and exceptions that nobody caught, become lines of the same form.

@@ -105,7 +105,7 @@ async def pause_prompts(request: web.Request, body: schemas.Command) -> views.Ca
 
 @ROUTES.add("POST", "/v1/calls/{id}/resume", scope="call", errors=ON_A_CALL)
 async def resume_prompts(request: web.Request, body: schemas.Command) -> views.Call:
-    """Let the prompts of a call go on."""
+    """Resume the prompts of a call."""
     return command(request, body.client_state, lambda call: call.set_paused(paused=False))
 
 

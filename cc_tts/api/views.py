@@ -233,9 +233,9 @@ class Lexicons(msgspec.Struct, frozen=True):
 
 
 class Webhook(View, frozen=True, kw_only=True):
-    """An endpoint; those of calls have the name ``call``. ``failing``: so many attempts in a row failed that it is only
-    probed; ``disabled``: it answered 410, and its events are dropped until a test succeeds or the endpoint changes.
-    ``url`` is without path and query.
+    """An endpoint; those of calls have the name ``call``. ``failing``: several attempts in a row failed, so it is only
+    probed; ``disabled``: it answered 410, and its events are dropped until a test succeeds or the endpoint changes. ``url``
+    is without path and query.
     """
 
     derived: ClassVar = {

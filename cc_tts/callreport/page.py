@@ -145,7 +145,7 @@ def _bar(bar: Bar, scale: Scale, top: float) -> str:
 
 
 def _cut(text: str, room: int) -> str:
-    """The beginning of a text that so many characters have room for; empty if that is next to nothing."""
+    """Return the beginning of a text that ``room`` characters hold; empty if that is next to nothing."""
     if _columns(text) <= room:
         return text
     while text and _columns(text) >= room:

@@ -19,7 +19,7 @@ TTL_S: Final = 10.0
 RESERVED_SHARE: Final = 10
 """This share of each limit is divided evenly, so that every node can begin something (unmeasured)."""
 WORK_OUT_INTERVAL_S: Final = 1.0
-"""The interval of dividing a limit anew, however many nodes report (unmeasured)."""
+"""The interval at which a limit is divided again, however many nodes report (unmeasured)."""
 
 Kind = Literal["calls", "streams", "listeners", "characters"]
 _Limit = tuple[str, Kind]

@@ -233,7 +233,7 @@ class RemoteConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolConfig:
-    """``[pool]``: what `cc-tts pool` places workers with."""
+    """``[pool]``: the settings of `cc-tts pool`."""
 
     ray_address: Annotated[str, msgspec.Meta(max_length=255)] = ""
     first_port: Annotated[int, msgspec.Meta(ge=1024, le=65_000)] = 7400

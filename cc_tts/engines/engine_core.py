@@ -4,7 +4,7 @@
 
     open · push · end · cancel · taken ──▸ EngineCore ──▸ step() ──▸ SpeechChunk · StreamDone
 
-Nothing here waits: whoever drives it looks for news between two steps. Runs on: the thread that owns the device.
+Nothing here waits: its driver looks for messages between two steps. Runs on: the thread that owns the device.
 """
 
 from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ class StartThreshold:
     """The threshold rises after an underrun by half and by the missing time, and falls after a smooth utterance by a fifth
     towards its minimum.
 
-    Runs on: whoever counts the underruns, one thread.
+    Runs on: the thread that counts the underruns.
     """
 
     def __init__(self, *, floor_ms: float, ceiling_ms: float) -> None:

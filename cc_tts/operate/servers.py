@@ -23,7 +23,7 @@ TOKEN_VARIABLE: Final = "CC_TTS_TOKEN"  # noqa: S105 - a name, not a token
 REQUEST_TIMEOUT_S: Final = 10.0
 """Time limit of one request, s (unmeasured)."""
 RELOAD_TIMEOUT_S: Final = 30.0
-"""Time limit of a reload, which looks for voices anew, s (unmeasured)."""
+"""Time limit of a reload, which looks for new voices, s (unmeasured)."""
 MAX_ANSWER_BYTES: Final = 64 << 20
 """The bound of an answer: some thousand calls are 5 MB (unmeasured)."""
 _WHAT_NEXT: Final[Mapping[str, str]] = {

@@ -99,7 +99,7 @@ def _screen() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _keys(end: Callable[[], object]) -> Iterator[None]:
-    """Read single keys, if somebody can press some."""
+    """Read single keys, if standard input is a terminal."""
     if not sys.stdin.isatty():
         yield
         return

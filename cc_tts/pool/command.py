@@ -41,8 +41,9 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def run(config: Config, listen: str, *, generation: str = "", model: str = "") -> int:
-    """Serve until SIGTERM or SIGINT; the workers go on. ``generation`` of the workers that are started from now on, and
-    ``model``: see :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``, and ``ProcessFailed`` when Ray is lost.
+    """Serve until SIGTERM or SIGINT; the workers keep running. ``generation`` of the workers that are started from now on,
+    and ``model``: see :func:`cc_tts.engines.remote.host.run`. Raises ``ConfigError``, and ``ProcessFailed`` when Ray is
+    lost.
     """
     if generation:
         addresses.check_generation(generation, "--generation")

@@ -27,7 +27,7 @@ NAMESPACE: Final = "cc-tts"
 RECONCILE_INTERVAL_S: Final = 5.0  # unmeasured
 LOOK_TIMEOUT_S: Final = 0.8  # unmeasured
 HOST_TIMEOUT_S: Final = 4.0
-"""A host that has not answered for so long is not shown to servers (unmeasured)."""
+"""A host that has not answered for this long is not shown to servers (unmeasured)."""
 ASK_TIMEOUT_S: Final = 5.0  # unmeasured
 DOWN_MARGIN_S: Final = 10.0  # unmeasured
 CPU_RESOURCE: Final = "tts"

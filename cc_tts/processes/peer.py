@@ -235,7 +235,7 @@ class Peer(ABC):
             self.send(Ping(serial=next(self._serials)))
 
     def _is_silent(self, timeout_s: float) -> bool:
-        """Return whether a ping has been unanswered for so long."""
+        """Return whether a ping has been unanswered for ``timeout_s``."""
         return self._unanswered is not None and self._unanswered.poll() > timeout_s
 
     def _record(self, message: Message, payload: bytes) -> None:

@@ -14,7 +14,7 @@ _SHOWN_ELSEWHERE: Final = frozenset({"call", "talkspurt", "recording", "DTMF sen
 
 
 def picture_of(report: SoftphoneReport, *, heard: Path | None, said: Path | None, said_at_s: float) -> CallPicture:
-    """The report of a call; ``heard`` and ``said`` are WAV files, ``said`` began so many seconds after the answer. Raises
+    """The report of a call; ``heard`` and ``said`` are WAV files, ``said`` began ``said_at_s`` after the answer. Raises
     ``OSError``.
     """
     answered_s = _s(report, report.answered_at_ns)

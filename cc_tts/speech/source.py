@@ -418,7 +418,7 @@ def _instructions(content: TextContent, voice: Voice) -> str:
 
 
 def _disclosed(key: str) -> str:
-    """Yield the texts of the disclosures in the configuration."""
+    """Return the text of a disclosure; empty if the key has none."""
     disclosure = Disclosure.of(key)
     return "" if disclosure is None else disclosure.text
 

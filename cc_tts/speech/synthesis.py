@@ -64,8 +64,8 @@ class Synthesis:
     """A :class:`cc_tts.speech.chunks.ChunkStream` of one text.
 
     ``open_stand_in`` opens a stream of another engine, if there is one. ``tells_chunks``: the engine says of all audio to
-    which text chunk it belongs; else only a text of which nothing is heard is told from others. ``on_no_audio`` is called
-    for each chunk without audio, and ``meter`` with audio of the voice before its gain.
+    which text chunk it belongs; else only a text without any audio is noticed. ``on_no_audio`` is called for each chunk
+    without audio, and ``meter`` with audio of the voice before its gain.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ _ENDS_OPEN = re.compile(
     r"(?i)(?:,|-|\b(?:a|an|the|and|or|of|for|to|in|on|at|by|with|from|is|are|was|your|our|my|his|her|its|their|this|that))$"
 )
 _WRAPPED_FROM = 60
-"""Lines that are broken for their length are at least so long; those of mail have some 72 characters."""
+"""Lines that are broken for their length have at least this many characters; those of mail have some 72."""
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _MOBILE_DIGITS = 11
 _NOT_ASCII_PRINTABLE = re.compile(r"[^\x20-\x7e\n]")
@@ -96,8 +96,8 @@ def digit_groups(run: str, sizes: Mapping[int, Sequence[int]]) -> list[str]:
 
 
 def joined_lines(text: str, *, pause: str) -> str:
-    """The lines of a text as they are said: one that goes on in the next is joined to it by a space; behind others the line
-    feed stays, and ``pause`` stands before it where no mark does.
+    """The lines of a text as they are said: one that continues in the next is joined to it by a space; behind others the
+    line feed stays, and ``pause`` stands before it where no mark does.
     """
     said, last, is_apart = "", "", False
     for line in text.split("\n"):

@@ -110,9 +110,9 @@ class Chunking(msgspec.Struct, frozen=True, kw_only=True):
     says_numbers: bool = False
     """The engine reads no digits: numbers of languages that have no rules of their own become words."""
     before: str = ""
-    """The words that were said before the text: it is not said, but numbers are read behind it."""
+    """The words before the text. They are not spoken, but how a number is read depends on them."""
     markup: MarkupState = AT_BEGINNING
-    """In what the text goes on."""
+    """The state of the markup at the beginning of the text."""
     strips_markup: bool = True
     """Take Markdown, HTML and the like out (:mod:`cc_tts.text.markup.markdown`)."""
 
@@ -181,7 +181,7 @@ class Chunker:
         return chunks
 
     def flush(self) -> list[TextChunk]:
-        """Give out everything that is held. More may be pushed afterwards; indices go on."""
+        """Return everything that is held. More may be pushed afterwards; indices continue."""
         chunks = self._from_sentences(self._splitter.flush())
         self._emit_held(chunks)
         return chunks

@@ -19,7 +19,7 @@ from cc_tts.text.language import detect_language
 from cc_tts.text.sentences import SentenceSplitter
 
 MIN_CLAUSE_CHARS: Final = 12
-"""A clause that is spoken before its sentence is complete has at least so many characters; a third of that in Chinese
+"""The fewest characters of a clause that is spoken before its sentence is complete; a third of that in Chinese
 (unmeasured).
 """
 LOOKAHEAD_CHARS: Final = 4
@@ -27,9 +27,9 @@ LOOKAHEAD_CHARS: Final = 4
 Inc``.
 """
 WORD_IDLE_MS: Final = 400.0
-"""When no text has come for so long, what there is up to its last word is spoken (unmeasured)."""
+"""When no text has come for this long, the text up to its last word is spoken (unmeasured)."""
 ALL_IDLE_MS: Final = 1000.0
-"""The same up to its last character, without a number or an address that may go on (unmeasured)."""
+"""The same up to its last character, without a number or an address that may continue (unmeasured)."""
 GROWING_IDLE_MS: Final = 2000.0
 """The same with that (unmeasured)."""
 MIN_IDLE_WORDS: Final = 3  # unmeasured

@@ -105,7 +105,7 @@ def make_tracer(
 
 
 class OtlpExport:
-    """Takes spans that are over; ``exporter`` sends them, and ``count`` is told what became of them, on any thread."""
+    """Takes spans that are over; ``exporter`` sends them, and ``count`` gets the outcome, on any thread."""
 
     def __init__(self, exporter: "SpanExporter", *, node: str, count: Count, said: "_FirstLine") -> None:
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource

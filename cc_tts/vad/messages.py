@@ -57,7 +57,7 @@ class LegFrames(Message, frozen=True):
 
 
 class SpeechEdge(Message, frozen=True):
-    """The caller of a leg began to speak, goes on, or stopped."""
+    """The caller of a leg began to speak, still speaks, or stopped."""
 
     leg: str
     edge: Edge

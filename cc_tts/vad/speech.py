@@ -14,7 +14,7 @@ import msgspec
 from cc_tts.clock import NS_PER_MS, ms_between
 
 MAX_GAP_MS: Final = 160
-"""A plosive's closure lasts up to so long. Shorter gaps do not count against ``min_speech_ms``; after a longer one speech
+"""A plosive's closure lasts up to this long. Shorter gaps do not count against ``min_speech_ms``; after a longer one speech
 that was too short is forgotten (unmeasured).
 """
 

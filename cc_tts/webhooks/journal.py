@@ -110,7 +110,7 @@ def _line(line: JournalLine) -> bytes:
 
 def _left_over(file: Path) -> list[Kept]:
     """Read the unsettled events, oldest first. An incomplete last line is ignored. Raises ``ConfigError`` if no line is of
-    events, since the file is written anew. Runs on: a thread.
+    events, since the file is rewritten. Runs on: a thread.
     """
     found: dict[str, Kept] = {}
     try:

@@ -54,6 +54,14 @@ def test_docstrings_are_sentences() -> None:
     assert not fragments
 
 
+def test_docstrings_say_which_number() -> None:
+    """ "So many" leaves the reader to find the parameter or the constant that is meant."""
+    vague = re.compile(r"\bso (many|much|long)\b(?![^.;]* that\b)", re.IGNORECASE)
+    assert not [
+        f"{name_of(path)}:{line}: {text}" for path in SOURCES for line, text in docstrings(path) if vague.search(text)
+    ]
+
+
 def tuned_constants(path: Path) -> Iterator[tuple[str, str]]:
     """Numbers that somebody chose, each with what is written beside it."""
     lines = path.read_text("utf-8").splitlines()

@@ -164,7 +164,7 @@ async def get_speech(request: web.Request) -> web.StreamResponse:
     context, links, name = request.app[CONTEXT], request.app[LINKS], request.match_info["link"]
     now_s = context.clock.wall_s()
     link = links.find(name, now_s=now_s)
-    HOLDER.set(link.holder)  # the limits are those of whoever made it
+    HOLDER.set(link.holder)  # the limits of the tenant that made the link hold
     async with link.lock:
         audio = link.audio or await _made(request, link)
         links.keep(name, audio)

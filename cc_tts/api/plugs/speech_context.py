@@ -218,7 +218,7 @@ class SpeechContext:
     """One text that a client sends in pieces, and its audio. ``words`` give its style; their own text is empty.
 
     Nothing is held for it before its first letter or digit, so that a client may keep contexts open; from then on it is one
-    of the streams that run. A text that does not go on for ``idle_timeout_s`` ends by itself.
+    of the streams that run. A text to which nothing is added for ``idle_timeout_s`` ends by itself.
     """
 
     def __init__(

@@ -180,7 +180,7 @@ async def get_prompt_audio(request: web.Request) -> web.Response:
     "DELETE", "/v1/prompts/{prompt_id}", scope="call", errors=(PromptNotFound, PromptNotStored), for_tenants=True
 )
 async def delete_prompt(request: web.Request) -> views.StagedPrompt:
-    """Delete a staged prompt; calls that play it go on."""
+    """Delete a staged prompt; calls that play it continue."""
     return views.StagedPrompt.of(await _staged(request).delete(request.match_info["prompt_id"], current_tenant()))
 
 

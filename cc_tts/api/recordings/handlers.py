@@ -46,7 +46,7 @@ ROUTES: Final = RouteTable("Recordings")
     },
 )
 async def start_recording(request: web.Request, body: shapes.Record) -> shapes.Recording:
-    """Record a call; call.recording tells how it goes on."""
+    """Record a call; call.recording reports the progress."""
     wanted = body.request()
     if wanted.upload_url is not None:
         delivery.check_url(wanted.upload_url, request.app[CONTEXT].config.record)

@@ -92,7 +92,7 @@ async def accept_refer(request: web.Request, body: AcceptRefer) -> views.Call:
     examples={"declined": {"refer_id": "refer_5a7e8a3f1c2b9d40"}},
 )
 async def refuse_refer(request: web.Request, body: RefuseRefer) -> ReferRefused:
-    """Refuse a REFER of the far side; the call goes on."""
+    """Refuse a REFER of the far side; the call stays up."""
     with bodies.located({ReferNotFound: "/refer_id"}):
         request.app[CONTEXT].registry.referrals.refuse(call_of(request), body.refer_id, body.sip_code)
     return ReferRefused(refer_id=body.refer_id, sip_code=body.sip_code)

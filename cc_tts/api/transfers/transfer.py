@@ -219,7 +219,7 @@ class TransferBegun(View, frozen=True, kw_only=True):
     },
 )
 async def transfer_call(request: web.Request, body: Transfer) -> TransferBegun:
-    """Have the far side of a call go on to somebody else, by REFER or by a bridge; call.transfer tells how that goes."""
+    """Transfer the far side of a call, by REFER or by a bridge; call.transfer reports the progress."""
     if body.mode == "warm":
         return await _warm_transfer(request, body)
     wanted = body.request()

@@ -281,8 +281,8 @@ class CallReferRequested(CallData, frozen=True, kw_only=True):
 
 
 class CallReferComplete(CallData, frozen=True, kw_only=True):
-    """The outcome of a REFER of the far side, which has been told. After `succeeded` this call ends, and the new one goes
-    on.
+    """The outcome of a REFER of the far side, which has been told. After `succeeded` this call ends, and the new one stays
+    up.
     """
 
     type: ClassVar[str] = "call.refer_complete"
@@ -308,7 +308,7 @@ class CallBridged(CallData, frozen=True, kw_only=True):
 
 class CallUnbridged(CallData, frozen=True, kw_only=True):
     """A bridge is over, or could not be made. It is the last event of the bridge, and comes once for each of the two calls.
-    The call itself goes on unless its own end follows. `client_state` is that of the bridge, if it has one.
+    The call itself stays up unless its own end follows. `client_state` is that of the bridge, if it has one.
     """
 
     type: ClassVar[str] = "call.unbridged"

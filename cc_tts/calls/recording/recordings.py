@@ -1,8 +1,8 @@
 """All recordings: those of live calls, and those on the disk that are not finished. Runs on: the event loop; threads wait
 for the disk.
 
-The last word of a recording comes from the user agent. Where that or its recorder died, or another server had the call, it
-is read off the disk.
+The user agent reports the end of a recording. Where that or its recorder died, or another server had the call, it is read
+off the disk.
 """
 
 import asyncio

@@ -80,7 +80,7 @@ class Relays:
         return relay.request
 
     def resume(self, call: Call) -> None:
-        """Reconnect the relay of an adopted call, if it has one. It begins anew if the call still has to be answered, and
+        """Reconnect the relay of an adopted call, if it has one. It starts again if the call still has to be answered, and
         fails if it cannot continue.
         """
         if (request := call.relay_request) is None:

@@ -134,7 +134,7 @@ class Referrals:
         asked = referral.asked
         assert asked is not None
         check_target(asked.to, self._services.config)  # the patterns may have changed since the call came in
-        # RFC 3892 §2.2: the new call names whoever asked for it
+        # RFC 3892 §2.2: the new call names the referrer
         referred_by = {"Referred-By": f"<{asked.referred_by}>"} if asked.referred_by else {}
         placed = self._outgoing.place(
             replace(

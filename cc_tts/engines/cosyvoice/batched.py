@@ -106,8 +106,8 @@ class BatchedLoader:
         self._config = config
         self._clock = clock or MonotonicClock()
         self._speakers: dict[str, Speaker] = {}
-        """The voices that the device and the text front know. A voice that was made anew gets another name here, so that
-        running streams keep the former one.
+        """The voices that the device and the text front know. A voice that was enrolled again gets another name here, so
+        that running streams keep the former one.
         """
         self._names: dict[str, str] = {}
         self._num_made_anew = 0

@@ -38,9 +38,9 @@ class SamplingRules:
     """
 
     forbidden: ForbiddenIds  # special ids that are never sampled
-    min_sampled: int = 0  # the end of speech is forbidden, too, before so many ids
-    max_sampled: int = UNLIMITED  # sampling ends after so many ids
-    forced_fill_at: int | None = None  # after so many ids FILL is taken, and the sampler is not asked
+    min_sampled: int = 0  # the number of ids before which the end of speech is forbidden, too
+    max_sampled: int = UNLIMITED  # the number of ids after which sampling ends
+    forced_fill_at: int | None = None  # the number of ids after which FILL is taken without sampling
     reports_special: bool = False  # a special id that ends the sampling is reported as the last of the ids
 
     @classmethod

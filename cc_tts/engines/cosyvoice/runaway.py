@@ -44,8 +44,8 @@ class Alarm(NamedTuple):
 
 
 def pace_of(num_speech: int, num_text: int) -> float:
-    """Return how many speech tokens a voice takes for a text token, by its prompt of so many of each, if it has one; within
-    the usual bounds, as the text may be of another kind than the prompt.
+    """Return how many speech tokens a voice takes for a text token, by the counts of its prompt if it has one. The result
+    stays within the usual bounds, since the text may be of another kind than the prompt.
     """
     if not num_speech or not num_text:
         return TYPICAL_PACE
@@ -115,13 +115,15 @@ class RunawayGuard:
         return Alarm(RunawayCause.SILENCE, num_good) if self._judges and num_silent > MAX_SILENT else None
 
     def at_limit(self, num_tokens: int) -> Alarm:
-        """Speech of so many tokens did not end before the model's limit. All of it stays where nothing is judged."""
+        """Return the alarm for speech of ``num_tokens`` that did not end before the model's limit. All of it is kept if
+        runaway speech is not stopped.
+        """
         return Alarm(RunawayCause.LENGTH, None if self._judges else num_tokens)
 
     def turn_back(self, alarm: Alarm, tokens: Sequence[int], num_ids: int) -> Prefill | None:
-        """Return the prefill after which the sequence goes on from ``tokens``, those that are left. As ``num_ids`` were
-        sampled, the sampler draws other ones now. None, and it is over, if it was turned back before, if its text comes in
-        pieces, or if it has taken the time that all its words take.
+        """Return the prefill with which the sequence continues from ``tokens``, those that are left. As ``num_ids`` were
+        sampled, the sampler draws other ones now. The sequence is over and the result ``None`` if it was turned back
+        before, if its text comes in pieces, or if it has taken the time that all its words take.
         """
         num_kept, whole = len(tokens), self._whole
         is_over = alarm.cause is RunawayCause.LENGTH and (num_kept >= self._num_likely or not self._judges)

@@ -30,7 +30,9 @@ _LOUDER_DB: Final = {
     "ar": 0.8, "cmn": 1.3, "el": -0.6, "es": -0.7, "fr": -0.8, "hi": 0.8, "it": -0.9, "ja": 1.4, "ko": 1.2, "nl": -0.6,
     "pl": -0.8, "ru": -0.8, "uk": 0.8,
 }  # fmt: skip
-"""Voices of these languages differ so much from the level, measured likewise: others meet them in one text."""
+"""How much louder than the level the voices of these languages are, measured likewise. They meet other voices in one
+text.
+"""
 _WARM_UP: Final = ("1", "en-us")
 
 _UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")

@@ -248,7 +248,7 @@ class EspeakLibrary:
         return " ".join(clause for clause in clauses if clause)
 
     def _on_callback(self, samples: int | None, num_samples: int, events: Any) -> int:
-        """``t_espeak_callback``: 0 goes on, 1 stops. Nothing may be raised into C."""
+        """``t_espeak_callback``: 0 continues, 1 stops. Nothing may be raised into C."""
         try:
             words = tuple(_words_of(events))
             if self._rewritten:

@@ -1,8 +1,8 @@
 """Carries the messages between a server and a worker on another machine by gRPC: one stream of bytes each way per
 connection. The bytes are the records of :mod:`cc_tts.processes.channel`; records that wait together share a gRPC message.
 
-A side that does not read fills the other's bounded backlog and loses the connection. Whoever may connect has a certificate
-that ``remote.ca_file`` signed, or the token, or both. grpcio is imported when it is needed. Runs on: the event loop.
+A side that does not read fills the other's bounded backlog and loses the connection. A server must have a certificate that
+``remote.ca_file`` signed, or the token, or both. grpcio is imported when it is needed. Runs on: the event loop.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ _CLIENT_OPTIONS: Final = (
     *_OPTIONS,
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # each attempt dials anew
+    ("grpc.use_local_subchannel_pool", 1),  # each attempt opens a connection of its own
 )
 _SERVER_OPTIONS: Final = (
     *_OPTIONS,

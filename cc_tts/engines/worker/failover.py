@@ -60,7 +60,7 @@ class FailoverStream:
         self._stream.end()
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """The listener's side holds so much audio that is not played yet, ms."""
+        """Note how much audio the listener's side holds that is not played yet, ms."""
         self._has_listener = True
         self._stream.set_buffered_ms(buffered_ms)
 

@@ -171,7 +171,7 @@ class WorkerStream(OpenStream):
         self._send(EndText(self.stream_id))
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """The listener's side holds so much audio that is not played yet, ms."""
+        """Note how much audio the listener's side holds that is not played yet, ms."""
         self.buffered_ms = buffered_ms
         self._listener.holds(self._link.now_ms, buffered_ms)
 

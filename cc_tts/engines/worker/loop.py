@@ -65,7 +65,7 @@ class WorkerLoop:
         """The trace id of each traced stream, and when its first text arrived, ns."""
 
     def work(self) -> None:
-        """Handle the messages, do one step, and send its results. Raises ``DeviceLost`` if the engine cannot go on."""
+        """Handle the messages, do one step, and send its results. Raises ``DeviceLost`` if the engine cannot continue."""
         if not self._has_described:
             self._has_described = True
             self._channel.send(self._loader.description)

@@ -43,7 +43,7 @@ class Packet(NamedTuple):
 
 @dataclass(slots=True)
 class Interval:
-    """Speech or other audio from one instant to another; ``end_ns`` is ``None`` while it goes on."""
+    """Speech or other audio from one instant to another; ``end_ns`` is ``None`` while it lasts."""
 
     begin_ns: int
     end_ns: int | None = None

@@ -299,7 +299,7 @@ class Listener:
 
     @property
     def may_begin_again(self) -> bool:
-        """Whether it can start anew if the synthesis of another listener fails: it has heard nothing yet."""
+        """Whether it can start again if the synthesis of another listener fails: it has heard nothing yet."""
         return self.joined and not self.num_read
 
     async def _next(self) -> SpeechChunk | None:
@@ -309,7 +309,7 @@ class Listener:
             if not self.may_begin_again or isinstance(error, ClientError):
                 raise
             log.info("prompt_taken_over", reason=type(error).__name__)
-        # the synthesis that another listener began has failed and gave this one nothing: begin anew, once
+        # the synthesis that another listener began has failed and gave this one nothing: start again, once
         failed = self.synthesis
         await failed.leave(self)
         self.joined = False

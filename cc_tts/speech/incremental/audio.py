@@ -22,7 +22,7 @@ from cc_tts.speech.chunks import CHUNK_MS, now_ms
 from cc_tts.speech.incremental.source import IncrementalSource
 
 LEAD_S: Final = PTIME_MS / 1000
-"""The line is told this long before it runs dry that nothing more is there."""
+"""How long before the line runs dry the playout buffer is told that no more audio is there."""
 
 
 class IncrementalAudio(IncrementalSource):

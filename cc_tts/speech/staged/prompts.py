@@ -361,7 +361,9 @@ class StagedPrompts:
         self._on_ready(prompt)
 
     async def _synthesised(self, content: Content, tenant: str) -> CachedPrompt:
-        """Return the audio of words; waits for a full engine, and begins anew where it refuses the rest: nobody listens."""
+        """Return the audio of words. It waits for a full engine, and starts again where the engine refuses the rest, since
+        nobody listens yet.
+        """
         until_ns = self._clock.now_ns() + round(MAKE_TIMEOUT_S * NS_PER_S)
         while True:
             try:

@@ -172,7 +172,7 @@ class UrlAudio:
 
 
 async def downloaded(download: Download, gain_db: float) -> AsyncIterator[SpeechChunk]:
-    """Wait for a file and yield its chunks, ``gain_db`` louder. If the reader leaves, the download goes on for others."""
+    """Wait for a file and yield its chunks, ``gain_db`` louder. If the reader leaves, the download continues for others."""
     async for chunk in ready(await download(), "", gain_db):
         yield chunk
 

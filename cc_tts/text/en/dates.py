@@ -351,7 +351,7 @@ def full_year(written: str) -> int:
 
 
 def _year_of_birth(written: str) -> int:
-    """Who was born in 58 was born in the last century, as far as the first years of this one are told by a zero, 1 or 2."""
+    """Return the year of a birth. 58 is of the last century; years of this one begin with 0, 1 or 2."""
     is_full = len(written) == _MIN_FULL_YEAR_DIGITS
     return int(written) if is_full else int(written) + (1900 if int(written) >= _FIRST_BIRTH_YEAR else 2000)
 

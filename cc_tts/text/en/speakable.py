@@ -57,10 +57,10 @@ _PART_SIGNS = {"§": "section", "¶": "paragraph"}
 _LISTED = r"(?<!\S)\(?(i{1,3}|iv|vi{0,3}|ix)\)(?=\s|[.,;])"
 _LIST_NUMBERS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 _WHOLE = 100
-"""Percent, which 60-40 divides."""
+"""Two shares such as 60-40 add up to this."""
 _ALWAYS = (24, 7)
 _SCORES = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 15, 25, 100})
-"""All of so many; 20/20 is how well an eye sees, and 50/50 two halves."""
+"""Totals of full scores, such as 10/10. But 20/20 is said of eyesight, and 50/50 of two halves."""
 _RATING = (
     r"(?i)\b((?:scored?|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d|\sof\b))"
     r"|(?<![\w/.,])()([0-5])/(?=5\sstars?\b|10\sstars?\b)"

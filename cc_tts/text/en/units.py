@@ -107,7 +107,7 @@ _OF_THINGS = frozenset(
 )
 """Before a noun these tell its size: 0.5 mm pencil; doses do not: 500 mg amoxicillin."""
 _MEASURED_PARTS = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 32, 64})
-"""A measure is divided into so many parts; other slashes part two measures, as in 28/36 mpg."""
+"""Denominators of a fraction of a measure. Other slashes separate two measures, as in 28/36 mpg."""
 _COORDINATE = (
     r"(?<![\w.,])(\d{1,3}(?:\.\d{1,6})?)\s?°\s?(?:(\d{1,2}(?:\.\d{1,6})?)['′]\s?"
     r"(?:(\d{1,2}(?:\.\d{1,6})?)(?:\"|″|'')\s?)?)?([NSEW])(?![\w'])"

@@ -90,7 +90,7 @@ _BLOCKS: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
 _without_comments = rewriter((r"(?s)<!--.*?-->", " "))
 _without_blocks = rewriter(*((f"(?m)^{pattern}", said) for pattern, said in _BLOCKS))
 _without_later_blocks = rewriter(*((rf"(?m)(?<=\n){pattern}", said) for pattern, said in _BLOCKS))
-"""These rules are for a text that goes on within a line: ``# to end`` behind ``Press * to repeat,`` is no heading."""
+"""These rules are for a text that begins within a line: ``# to end`` behind ``Press * to repeat,`` is no heading."""
 _SUBSCRIPT = (
     r"(?a)(?<![\w.])((?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Za-z]|[A-Za-z]+_\w+|arr(?:ay)?|argv|args|list|nums|df)"
     r"\[(-?\d{1,3})\](?![(\w])"
@@ -151,7 +151,7 @@ class MarkupStripper:
 
 
 def has_words(text: str, state: MarkupState = AT_BEGINNING) -> bool:
-    """Whether words are left when the markup of a text, which goes on in ``state``, is taken out. A text of markup alone is
+    """Whether words are left when the markup of a text, which begins in ``state``, is taken out. A text of markup alone is
     searched to its end, others to their first words.
     """
     stripper = MarkupStripper(state_of_whole(text) if state == AT_BEGINNING else state)

@@ -56,8 +56,8 @@ _JSON_PARTIAL: Final = re.compile(r"\s*(?:\[\s*)?\{\s*(?:\"[\w -]{0,40}(?:\"\s*)
 
 
 class MarkupState(msgspec.Struct, frozen=True):
-    """In what a text is at some place: the element that is open and how much of it there was, whether the text is a JSON
-    object, once that is known, the beginning of the line that goes on, and the first row of the table.
+    """The markup that is open at some place of a text: the element and how much of it there was, whether the text is a JSON
+    object, once that is known, the beginning of the unfinished line, and the first row of the table.
     """
 
     inside: str = ""
@@ -85,7 +85,7 @@ class Scan:
 
 
 def scan(text: str, state: MarkupState) -> Scan:
-    """Look through a text that goes on in ``state``."""
+    """Scan a text that begins in ``state``."""
     found: list[tuple[int, int]] = []
     inside, num_chars, at = state.inside, state.num_chars, 0
     while at < len(text):
@@ -138,7 +138,7 @@ def state_of_whole(text: str) -> MarkupState:
 
 
 def said_of(text: str, state: MarkupState = AT_BEGINNING) -> str:
-    """Return what is spoken of a text that goes on in ``state``."""
+    """Return what is spoken of a text that begins in ``state``."""
     return scan(text, state_of_whole(text) if state == AT_BEGINNING else state).said(text)
 
 

@@ -43,9 +43,11 @@ _NO_WORD_BEFORE: Final = rf"(?:(?<![\w.,:/+-])|(?<={UNSPACED})|(?<=[가-힣]))"
 _NO_WORD_BEHIND: Final = r"(?![A-Za-zÀ-ɏ\d/:-]|[.,]\d)"
 """Around numbers; scripts without spaces have words right beside them."""
 _LONG_RUN: Final = 7
-"""A run of so many digits names something, and they are said one by one (unmeasured)."""
+"""A run of at least this many digits names something, and they are said one by one (unmeasured)."""
 _LONG_GROUP: Final = 4
-"""A group of so many digits in a telephone number is said digit by digit, and a shorter one as a number (unmeasured)."""
+"""A group of at least this many digits in a telephone number is said digit by digit, and a shorter one as a number
+(unmeasured).
+"""
 
 
 def say_signs(text: str, language: str) -> str:

@@ -308,7 +308,7 @@ def _folded(text: str) -> str:
 
 
 def _joins(text: str, position: int) -> bool:
-    """Whether a word goes on at ``position``; scripts without spaces have none that show."""
+    """Whether a word continues at ``position``; scripts without spaces do not show it."""
     if not 0 < position < len(text):
         return False
     before, after = text[position - 1], text[position]

@@ -13,7 +13,9 @@ from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY
 from cc_tts.text.zh.signs import ADDRESS_SIGNS
 
 _LONG = 7
-"""Digits from which on a number without a unit is a name; the shortest telephone numbers of subscribers have so many."""
+"""The fewest digits with which a number without a unit is a name; the shortest telephone numbers of subscribers have as
+many.
+"""
 _PHONE_GROUPS = {7: (3, 4), 8: (4, 4), 10: (3, 3, 4), 11: (3, 4, 4)}
 
 _EXTENSION = r"(?:\s?(?:转|轉|分机|分機|-)\s?(?P<extension>\d{1,6}))?(?!\d)"

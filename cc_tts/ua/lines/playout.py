@@ -77,7 +77,7 @@ class PacedPlayout:
         self._buffer.cut(utterance_id)
 
     def set_paused(self, *, paused: bool, restart: tuple[str, float] | None) -> None:
-        """Stop or go on. Runs on: either thread."""
+        """Pause or resume. Runs on: either thread."""
         if paused:
             self._buffer.pause()
         else:

@@ -17,7 +17,7 @@ from cc_tts.media.quality import (
 from cc_tts.ua.quality.xr import GMIN
 
 SECOND_MS: Final = 1000
-"""The user agent looks at a leg once in so many (``WATCH_SLOTS``); unmeasured."""
+"""The interval at which the user agent looks at a leg (``WATCH_SLOTS``); unmeasured."""
 
 
 @dataclass(slots=True)

@@ -46,8 +46,8 @@ class Facts:
 
 
 def body(facts: Facts, *, is_over: bool) -> str:
-    """Return the report of the session, or one of a call that goes on, without what is masked in traces, too. Either is
-    about the call from its beginning, as the metrics are (RFC 3611 §4.7.1).
+    """Return the report of a session that is over, or of one that is up, without what is masked in traces. Either is about
+    the call from its beginning, as the metrics are (RFC 3611 §4.7.1).
     """
     lines = [
         "VQSessionReport: CallTerm" if is_over else "VQIntervalReport",

@@ -11,7 +11,7 @@ from cc_tts.ua.pjsip import pj_info
 from cc_tts.ua.pjsip.sip_thread import callback
 
 _UNREGISTER_WAIT_MS: Final = 1000
-"""The library waits so long for answers to its last requests in any case (``pjsua_destroy2``)."""
+"""The library waits this long for answers to its last requests in any case (``pjsua_destroy2``)."""
 _SRTP_USE: Final = {
     "off": pj.PJMEDIA_SRTP_DISABLED,
     "optional": pj.PJMEDIA_SRTP_OPTIONAL,

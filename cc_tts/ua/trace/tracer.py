@@ -32,7 +32,7 @@ _PRIORITY: Final = 7
 MAX_RTCP: Final = 1000
 """The most RTCP packets between two turns of the SIP thread (unmeasured)."""
 QUALITY_INTERVAL: Final = 5
-"""A quality report goes out with each so many of the UA's own, which come once a second (unmeasured)."""
+"""One quality report is sent for this many of the UA's own, which come once a second (unmeasured)."""
 _VIA: Final = re.compile(rb"^(?:via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*(UDP|TCP|TLS)", re.IGNORECASE | re.MULTILINE)
 _CSEQ_METHOD: Final = re.compile(rb"^cseq[ \t]*:\s*\d+[ \t]+([A-Za-z]+)", re.IGNORECASE | re.MULTILINE)
 _NOT_OF_CALLS: Final = frozenset({b"REGISTER", b"OPTIONS", b"PUBLISH", b"SUBSCRIBE"})
@@ -107,7 +107,7 @@ class SipTracer:
         return self._copy(self._library.sent, tdata, is_sent=True)
 
     def _copy(self, read: Callable[[int], tuple[str, str]], data: int, *, is_sent: bool) -> bool:
-        """Copy a message if somebody wants it; returns that PJSIP goes on with it."""
+        """Copy a message if it is traced. Return false: PJSIP then processes it."""
         if self._ring is None and self._sender is None:
             return False
         address, whole = read(data)

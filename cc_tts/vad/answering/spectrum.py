@@ -18,7 +18,7 @@ HIGHEST_HZ: Final = 3600.0
 MEAN_OF_RMS: Final = 0.8
 """Mean of the absolute values of speech and noise as a share of their RMS: 0.80 for Gaussian noise, less for speech."""
 PEAK_BINS: Final = 2
-"""A sine lies in so many bins on either side of its peak with a Hann window."""
+"""A sine lies in this many bins on either side of its peak with a Hann window."""
 
 
 class Sound(NamedTuple):

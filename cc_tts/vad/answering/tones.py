@@ -35,7 +35,7 @@ MIN_TONE_MS: Final = 64.0  # unmeasured
 MAX_KEPT_MS: Final = 2600.0
 """A longer tone is no beep; its frequencies are those of its begin (unmeasured)."""
 SECOND_DB: Final = -10.0
-"""The second frequency of a tone is at most so much softer than the first; twist on a line is up to 8 dB (ITU-T Q.24)."""
+"""The second frequency of a tone is softer than the first by this at most; twist on a line is up to 8 dB (ITU-T Q.24)."""
 MAX_SWING_DB: Final = 6.0
 """A beep of one frequency is even; a note that is struck fades (unmeasured)."""
 
@@ -89,7 +89,7 @@ class Tone(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """A tone that goes on, or may be over."""
+    """A tone that continues, or may be over."""
 
     begin_ms: float
     pitch_hz: float
@@ -101,7 +101,7 @@ class _Open:
     samples: list[Floats] = field(default_factory=list)
 
     def is_like(self, sound: Sound) -> bool:
-        """Whether it goes on in a sound: of a tone of two frequencies now one is louder, now the other."""
+        """Whether it continues in a sound: of a tone of two frequencies now one is louder, now the other."""
         pairs = ((sound.hz, self.pitch_hz), (sound.hz, self.second_hz), (sound.second_hz, self.pitch_hz))
         return any(abs(hz - known) <= SAME_PITCH_HZ for hz, known in pairs)
 
@@ -113,16 +113,16 @@ class ToneTracker:
 
     @property
     def is_open(self) -> bool:
-        """Whether a tone of some length goes on, or may be over."""
+        """Whether a tone of some length continues, or may be over."""
         return self._open is not None and self._open.end_ms - self._open.begin_ms >= MIN_TONE_MS
 
     def open_ms(self, at_ms: float) -> float:
-        """The length so far of a tone that goes on."""
+        """The length so far of a tone that continues."""
         return 0.0 if self._open is None or self._open.end_ms < at_ms else at_ms - self._open.begin_ms
 
     @property
     def pitch_hz(self) -> float:
-        """The pitch of the tone that goes on, or may be over; 0 if none does."""
+        """The pitch of the tone that continues, or may be over; 0 if there is none."""
         return 0.0 if self._open is None else self._open.pitch_hz
 
     def push(self, half: Half, *, is_loud: bool) -> Tone | None:

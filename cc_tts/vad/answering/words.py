@@ -15,8 +15,9 @@ behind a person (measured with babble of −22 dB, bench/answering_machines.py).
 SMOOTHING: Final = 0.2
 """The loudest voice is that of about 80 ms, not of one vowel's peak (unmeasured)."""
 MOSTLY: Final = 0.35
-"""A machine that goes on speaks for so much of the time, also with pauses of a second; a person who has said a greeting and
-waits does not, though babble behind the person may pass for words (measured, bench/answering_machines.py).
+"""A machine in the middle of its greeting speaks for at least this share of the time, also with pauses of a second. A
+person who has said a greeting and waits does not, though babble behind the person may pass for words (measured,
+bench/answering_machines.py).
 """
 ABOVE_FLOOR: Final = 2.5
 """A sound is 8 dB louder than the softest of late; less is noise (unmeasured)."""
@@ -53,7 +54,7 @@ class WordCounter:
 
     @property
     def count(self) -> int:
-        """Words so far, one that goes on among them."""
+        """Words so far, with one that continues."""
         return self._num_over + self._is_word
 
     @property
@@ -69,7 +70,7 @@ class WordCounter:
 
     @property
     def word_ms(self) -> float:
-        """The length so far of a word that goes on."""
+        """The length so far of a word that continues."""
         return self._voice_until_ms - self._word_since_ms if self._word_since_ms is not None else 0.0
 
     def silence_ms(self, at_ms: float) -> float:
@@ -131,7 +132,7 @@ class WordCounter:
             self.end_ms = end_ms
 
     def _forget_background(self) -> None:
-        """The words that are over were babble in front of who speaks now."""
+        """Drop the words so far: they were background babble before the present speaker."""
         self._num_over, self.begin_ms, self._voiced_ms = 0, None, 0.0
 
     def _end_word(self) -> None:

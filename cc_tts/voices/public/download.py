@@ -1,4 +1,4 @@
-"""A file from a web server, in pieces: what has come is kept, and the next try goes on where this one broke off (RFC 9110
+"""A file from a web server, in pieces: what has come is kept, and the next try continues where this one broke off (RFC 9110
 §14: Range).
 """
 
@@ -62,7 +62,7 @@ class DownloadProgress:
             sys.stderr.write(f"{self._name}: goes on after {num_resumed / 1e6:.1f} MB\n")
 
     def add(self, num_bytes: int) -> None:
-        """Count so much more."""
+        """Count ``num_bytes`` more as downloaded."""
         self._done += num_bytes
         if self._is_terminal and self._clock.now_ns() / NS_PER_S - self._shown_s >= _SHOWN_EVERY_S:
             self._shown_s = self._clock.now_ns() / NS_PER_S

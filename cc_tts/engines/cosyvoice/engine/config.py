@@ -22,7 +22,7 @@ class EngineConfig:
     stops_runaways: bool = True  # speech that repeats itself or does not end (runaway)
     ends_speech: bool = True  # the weights were trained, so that speech which reaches the model's limit has run away
     overlaps: bool = False  # flow and vocoder run beside the language model
-    admits_all: bool = False  # refuse only for want of a slot: for calibration and comparisons
+    admits_all: bool = False  # refuse only if no slot is free: for calibration and comparisons
 
     max_prefill_positions: int = 16384  # of one round; a single longer prefill is done all the same
     max_steps_per_round: int = 8

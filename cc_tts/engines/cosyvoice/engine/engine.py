@@ -44,8 +44,8 @@ log = logs.get(__name__)
 
 
 class Engine:
-    """Moves all streams on; see :class:`cc_tts.engines.engine_core.EngineCore` for most methods. Reports of the load are for
-    ``typical_voice``. ``names``: under which other name device and front know a voice that was made anew meanwhile.
+    """Moves all streams on; see :class:`cc_tts.engines.engine_core.EngineCore` for most methods. Reports of the load are
+    for ``typical_voice``. ``names``: the other name under which device and front know a voice that was enrolled again.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Engine:
         self._executor = Executor(self._table, device, costs, config, choose_hop=self._choose_hop, now_ms=self._now_ms)
 
     def step(self) -> Row[StepOut]:
-        """One round of each stage, the most urgent first. Raises ``DeviceLost`` when no stream can go on."""
+        """One round of each stage, the most urgent first. Raises ``DeviceLost`` when no stream can continue."""
         executor, scheduler = self._executor, self._scheduler
         self._table.begin_texts()
         scheduler.num_rows = self._device.num_rows
@@ -133,8 +133,8 @@ class Engine:
         )
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk; ignored when the stream is not there or has
-        ended. Raises ``TextTooLong`` when too many wait to be spoken; the stream goes on without this one.
+        """Append a text chunk; ignored when the stream is not there or has ended. Raises ``TextTooLong`` when too many wait
+        to be spoken; the stream continues without this one.
         """
         stream = self._table.streams.get(stream_id)
         if stream is None or stream.has_ended:

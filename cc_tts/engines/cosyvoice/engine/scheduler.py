@@ -2,7 +2,7 @@
 
 ::
 
-    LmCandidate…   ─▸ plan_lm   ─▸ LmPlan      prefill these, then so many decode steps of those
+    LmCandidate…   ─▸ plan_lm   ─▸ LmPlan      prefill these, then this many decode steps of those
     FlowCandidate… ─▸ plan_flow ─▸ keys of one batched call of flow and vocoder
     slack          ─▸ choose_hop ─▸ tokens of a sequence's next flow call
 

@@ -58,7 +58,7 @@ def fixed_uniform(num_samples: int) -> Tensor:
 class CausalVocoderRunner(SlotVocoder):
     """The vocoder of the third generation, with the states of its slots.
 
-    ``noise``: [samples, harmonics], at best of the longest stream; a longer one begins with it anew.
+    ``noise``: [samples, harmonics], at best of the longest stream; a longer one repeats it.
     """
 
     def __init__(

@@ -130,7 +130,7 @@ class FlowRunner:
         num_slots: int,
         num_pages: int,  # that can be given out, of one chunk each
         noise: Tensor,  # what frames start from, [1, mels, at least ``2 max_tokens``]
-        max_tokens: int,  # of a sequence, the reference included; whoever uses the runner counts them
+        max_tokens: int,  # of a sequence, the reference included; the caller counts them
         graphs: bool = False,  # fill shapes up to buckets, and on a CUDA device record a graph of each
         compiles: bool = False,  # record compiled code
     ) -> None:

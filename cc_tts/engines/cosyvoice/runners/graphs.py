@@ -122,7 +122,7 @@ class GraphedCall:
         return self._fits[key]
 
     def freeze(self) -> None:
-        """Record no more, for that takes long: keys that are new from now on are plain calls."""
+        """Record no more, since that takes long: keys that are new from now on run without a graph."""
         self._records = False
 
     def call(self, key: tuple[int, ...], **tensors: Tensor) -> tuple[Tensor, ...]:

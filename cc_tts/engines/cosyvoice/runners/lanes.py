@@ -32,7 +32,7 @@ def has_streams(device: torch.device) -> bool:
 
 
 def pinned(values: Tensor) -> Tensor:
-    """Memory of the host of the same shape and type that a device copies to while the host goes on."""
+    """Return host memory of the same shape and type, to which a device copies while the host continues."""
     return torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=True)
 
 
@@ -96,7 +96,7 @@ class Fetched:
             self._event.record()
 
     def wait(self, limit_ms: float, clock: Clock) -> bool:
-        """Wait until they are there, but at most so long; returns whether they are."""
+        """Wait until they are there, for ``limit_ms`` at most; return whether they are."""
         begin_ns = clock.now_ns()
         pause = threading.Event()  # nobody sets it
         while self._event is not None and not self._event.query():  # type: ignore[no-untyped-call]

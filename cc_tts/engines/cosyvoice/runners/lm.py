@@ -76,8 +76,8 @@ class _Prefill:
 
 
 class LmRunner:
-    """The language model with a fixed number of slots; whoever uses it chooses them, the lowest free one at best. A sequence
-    can have ``num_positions``, inputs and speech tokens together.
+    """The language model with a fixed number of slots. Its user chooses them, the lowest free one at best. A sequence can
+    have ``num_positions``, inputs and speech tokens together.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class LmRunner:
     def warm_up(self, *, max_width: int = 128, step: int = 1) -> None:
         """Run each shape of decodes, and of prefills of up to ``max_width`` inputs, once; only these have graphs then.
 
-        ``step``: every so many-th number of rows is enough. No slot may be in use.
+        ``step``: the distance between two numbers of rows. No slot may be in use.
         """
         for key in self.step_keys(step=step):
             self.record_step(key)
@@ -134,7 +134,9 @@ class LmRunner:
         self._run_batch([], *key)
 
     def step_keys(self, num_slots: int = 0, *, step: int = 1) -> list[tuple[int, int]]:
-        """Rows and keys of the decode steps that there can be with so many slots, or with its own; the largest first."""
+        """Return rows and keys of the decode steps that are possible with ``num_slots`` slots (0: its own), the largest
+        first.
+        """
         num_slots = num_slots or self.num_slots
         rows = {min(bucket, num_slots) for bucket in buckets_up_to(num_slots, ROW_BUCKETS)}
         return list(itertools.product(thinned(sorted(rows), step), self._key_buckets()))
@@ -283,7 +285,7 @@ class LmRunner:
         return varying
 
     def _advance(self, rows: SlotRows, positions: Tensor, cache: Tensor) -> None:
-        """Sample an id for the first slots, which look at so many ``positions`` of their past."""
+        """Sample an id for the first slots, which look at ``positions`` of their past."""
         lengths = rows.column(Column.LENGTH)
         waiting = (rows.column(Column.FLAGS) == 0) & (rows.column(Column.NUM_IDS) < rows.column(Column.UNTIL))
         active = waiting & (lengths < self.num_positions)

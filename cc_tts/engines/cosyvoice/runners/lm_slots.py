@@ -26,7 +26,7 @@ class Column(IntEnum):
     NUM_OUT = 3  # ids the host has not read
     LAST = 4  # the last id, the input of the next step
     SAMPLER_STEP = 5  # ids the sampler was asked for
-    UNTIL = 6  # pauses when there are so many ids
+    UNTIL = 6  # the number of ids at which the slot pauses
     SEED = 7
     MIN_IDS = 8
     MAX_IDS = 9

@@ -109,7 +109,7 @@ def plan_memory(
 
 
 def pages_for(prompt_tokens: int, num_tokens: int) -> int:
-    """The pages of so many tokens of speech and of their voice's reference, and the one that is scratch."""
+    """Return the pages of ``num_tokens`` of speech and of their voice's reference, and the one that is scratch."""
     return 1 - (-prompt_tokens // CHUNK_TOKENS) - (-num_tokens // CHUNK_TOKENS)
 
 

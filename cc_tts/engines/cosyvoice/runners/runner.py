@@ -48,8 +48,8 @@ WARM_CHUNKS: Final = (1, 2, 4, 5)
 WARM_PAGES: Final = (8, 16, 24, 32)  # pages that it looks at: 8 s of reference and 24 s of speech are 32
 NUM_INPUT_MARKS: Final = 2  # in a prefill of the language model, besides text and speech
 COARSENESS: Final = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
-"""How sparse the graphs may become where memory is short: every so many-th size of rows, and of pages. What lies between
-two sizes is filled up to the larger one, which costs time and no exactness.
+"""How sparse the graphs may become where memory is short: every n-th size of rows, and of pages. A size in between is
+padded to the larger one, which costs time and no exactness.
 """
 PUBLISHED_CODES: Final = 6561
 SILENT_TOKENS: Final = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
@@ -86,7 +86,7 @@ class _Speaking:
         self._marks = marks
 
     def wait(self, limit_ms: float) -> bool:
-        """Wait until it is done, but at most so long; returns whether it is."""
+        """Wait until it is done, for ``limit_ms`` at most; return whether it is."""
         with self._runner.guarded():
             return self._synthesis.fetched.wait(limit_ms, self._runner.clock)
 
@@ -286,7 +286,7 @@ class ModelRunner:
         ]
 
     def num_graphs(self, max_rows: int, num_slots: int, coarseness: int) -> dict[str, int]:
-        """Return how many graphs of each stage :meth:`warm_up` records in a runner with so many slots."""
+        """Return how many graphs of each stage :meth:`warm_up` records in a runner with ``num_slots`` slots."""
         row_step, _ = COARSENESS[coarseness]
         prefill = self._lm.prefill_keys(self.max_width, step=row_step)
         return {

@@ -37,8 +37,8 @@ from cc_tts.engines.cosyvoice.runners.graphs import (
 from cc_tts.engines.cosyvoice.runners.lanes import Fetched, upload
 
 CROSSFADE_FRAMES: Final = 8
-"""Each chunk begins with so many of the last mel frames of the one before. Their audio is made twice, held back the first
-time, and the two versions are crossfaded (§5.5).
+"""The mel frames that a chunk shares with the one before. Their audio is made twice, held back the first time, and the two
+versions are crossfaded (§5.5).
 """
 CROSSFADE_SAMPLES: Final = CROSSFADE_FRAMES * 480
 ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -139,7 +139,7 @@ def _varying(run: Work) -> Work:
 
 
 def most_rows(num_frames: int) -> int:
-    """The rows of a call whose rows have so many frames."""
+    """Return the most rows of a call whose rows have ``num_frames``."""
     return max((rows for rows in ROW_BUCKETS if rows * num_frames <= MOST_FRAMES), default=1)
 
 
@@ -156,7 +156,7 @@ def shapes_up_to(max_rows: int, frame_buckets: Sequence[int], *, step: int) -> l
 
 
 class SlotVocoder(ABC):
-    """The runner of a vocoder whose streams have slots, of which there is a fixed number; whoever uses it chooses them. With
+    """The runner of a vocoder whose streams have slots, of which there is a fixed number; its user chooses them. With
     ``graphs`` shapes are filled up to buckets, and on a CUDA device a graph of each is recorded.
     """
 
@@ -187,7 +187,7 @@ class SlotVocoder(ABC):
 
     @abstractmethod
     def begin(self, rows: Sequence[VocoderRow]) -> VocoderBatches:
-        """Begin the audio of one row or more. One whose numbers are not finite fails; whoever asks for it frees its slot."""
+        """Begin the audio of one row or more. One whose numbers are not finite fails; the caller frees its slot."""
 
     def synthesise(self, rows: Sequence[VocoderRow]) -> list[bytes | None]:
         """The audio of each row, in their order. A row whose numbers are not finite fails, and its slot is free again."""
@@ -201,7 +201,7 @@ class SlotVocoder(ABC):
     def warm_up(self, *, max_rows: int = ROW_BUCKETS[-1], step: int = 1) -> None:
         """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched.
 
-        ``step``: every so many-th number of rows is enough.
+        ``step``: the distance between two numbers of rows.
         """
         for key in self.keys(max_rows, step=step):
             self.record(key)
@@ -234,7 +234,7 @@ class VocoderRunner(SlotVocoder):
 
     @torch.inference_mode()
     def begin(self, rows: Sequence[VocoderRow]) -> VocoderBatches:
-        """All but a last chunk hold the audio of their last eight frames back and have at least so many."""
+        """All chunks but the last hold back the audio of their last eight frames, and have at least eight."""
         started = []
         for bucket, batch in batches(rows, lambda row: row.num_frames, FRAME_BUCKETS, most_rows):
             num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))

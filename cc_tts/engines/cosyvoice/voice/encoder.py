@@ -31,7 +31,7 @@ TOKENIZER_FILES: Final[Mapping[int, str]] = {2: "speech_tokenizer_v2.onnx", 3: "
 
 NUM_CODES: Final = 6561  # 3⁸, the codebook of the tokenizer (spec §1)
 
-_FEATURES_VERSION: Final = 1  # to be raised when ``features`` computes other numbers, so that voices are enrolled anew
+_FEATURES_VERSION: Final = 1  # to be raised when ``features`` computes other numbers, so that voices are enrolled again
 _SAMPLED_BLOCKS: Final = 64
 _BLOCK_BYTES: Final = 1 << 16
 

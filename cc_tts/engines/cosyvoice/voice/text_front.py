@@ -93,7 +93,8 @@ class TextFront:
     def prepare(
         self, voice_id: str, text: str, *, more_follows: bool = False, instruction: Sequence[int] = ()
     ) -> Prefill | None:
-        """A text chunk as a sequence of its own, None if it says nothing; ``more_follows``: the text goes on after it.
+        """A text chunk as a sequence of its own, None if it says nothing; ``more_follows``: more of the text comes after
+        it.
 
         Raises ``Unprocessable`` if it is too long for the model.
         """
@@ -142,7 +143,7 @@ class TextFront:
         return self._max_text(max(len(instruction or self._instruction(voice_id)), self.num_flow_prompt(voice_id)))
 
     def _max_text(self, num_prompt: int) -> int:
-        """Text tokens after so many of a prompt at which their speech still fits."""
+        """Return the most text tokens whose speech still fits after ``num_prompt`` of a prompt."""
         return min(MAX_TEXT_TOKENS, max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT)))
 
     def _instruction(self, voice_id: str) -> Sequence[int]:

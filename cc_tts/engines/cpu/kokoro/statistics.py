@@ -66,7 +66,7 @@ class Statistics:
         return cls(lines, largest(each.ranges for each in sentences), lead, trail)
 
     def at(self, name: str, num_frames: float) -> tuple[Array, Array]:
-        """The mean and the variance of each channel at a norm, in a sentence that has so many frames at natural speed."""
+        """Return the mean and the variance of each channel at a norm, in a sentence of ``num_frames`` at natural speed."""
         intercept, slope, square, square_slope, least = self.lines[name]
         mean = intercept + slope / num_frames
         variance = np.maximum(square + square_slope / num_frames - mean**2, _LEAST_VARIANCE * least)

@@ -41,7 +41,7 @@ SINK_CHUNKS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of its past that a position sees: :data:`SINK_CHUNKS` and so many chunks before its own."""
+    """The part of its past that a position sees: :data:`SINK_CHUNKS`, and ``num_chunks`` before its own."""
 
     num_chunks: int
     left_out: Tensor  # [B]: chunks behind those at the start that are not among the pages of each row; 0 without pages

@@ -411,7 +411,7 @@ def attend(*given: Any, **more: Any) -> Tensor:
 
 def attend_in_parts(*given: Any, **more: Any) -> tuple[Tensor, Tensor]:
     """Attend as :func:`attend`, but return what each part of the keys gives: values, [splits, B * kv_heads, group * T, D],
-    and highest score and sum of weights, [..., 2]. Whoever reads them puts them together.
+    and highest score and sum of weights, [..., 2]. The caller combines them.
     """
     parts, sums = _attend(*given, **more, in_parts=True)
     return parts, sums

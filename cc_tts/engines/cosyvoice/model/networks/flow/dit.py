@@ -112,7 +112,7 @@ class DitEstimator(nn.Module):
         self.input_embed = InputEmbedding(config)
         self.rotary_embed = (
             nn.Module()
-        )  # the frequencies of the angles in the file; they are made anew, always in float32
+        )  # the frequencies of the angles in the file; they are computed instead, always in float32
         self.rotary_embed.register_buffer("inv_freq", torch.zeros(config.head_dim // 2))
         self.transformer_blocks = nn.ModuleList(Block(config, index) for index in range(config.num_blocks))
         self.norm_out = Modulation(config.width, 2, scales=(0,))

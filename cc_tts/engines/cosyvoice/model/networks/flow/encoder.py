@@ -99,7 +99,7 @@ class LookaheadLayer(nn.Module):
         self.conv2 = CausalConv(config.lookahead_hidden, config.width, config.lookahead_kernel)
 
     def new_slots(self, num_slots: int) -> TokenCache:
-        """Contexts of so many slots, nothing in them; slot 0 is scratch."""
+        """Empty contexts of ``num_slots`` slots; slot 0 is scratch."""
         weight = self.conv2.weight
         return TokenCache((), (weight.new_zeros((num_slots, self.conv2.num_past, weight.shape[1])),))
 

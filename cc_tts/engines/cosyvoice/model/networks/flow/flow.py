@@ -97,8 +97,8 @@ class Flow(nn.Module):
         return self.spk_embed_affine_layer.weight.dtype
 
     def use(self, *, num_steps: int, context_chunks: int = 0) -> None:
-        """Solve with so many Euler steps, and let each chunk see so many before it, from now on: fewer are quicker and less
-        exact. Before anything is kept of it.
+        """Solve with ``num_steps`` Euler steps from now on, and let each chunk see ``context_chunks`` before it: fewer are
+        faster and less exact. Call it before :meth:`keep_constants`.
         """
         self.config = replace(self.config, num_steps=num_steps, context_chunks=context_chunks)
         self._grid = euler_grid(num_steps)
@@ -118,9 +118,9 @@ class Flow(nn.Module):
 
     @torch.no_grad()
     def keep_constants(self, num_chunks: int) -> None:
-        """Have what depends on weights, distances and Euler steps alone at hand from now on; of sequences of ``num_chunks``.
+        """Precompute what depends on weights, distances and Euler steps alone, for sequences of ``num_chunks``.
 
-        For one type and one place: not to be called before the weights are where they will be used.
+        The results have one type and device: call it when the weights are where they will be used.
         """
         self._max_chunks = num_chunks
         if isinstance(self.config.encoder, EncoderConfig):

@@ -148,8 +148,8 @@ class LengthLimits:
 class LmRequest:
     """The tokens that the language model gets to speak a text.
 
-    With a prompt's text and speech it goes on as the prompt does. A prompt's text alone is an instruction (§7.5). Without
-    either, the voice comes from the flow alone.
+    With a prompt's text and speech it continues the prompt. A prompt's text alone is an instruction (§7.5). Without either,
+    the voice comes from the flow alone.
     """
 
     text: Sequence[int]

@@ -306,9 +306,9 @@ class SpeechLm(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities [B, rows of the head] in float32 after each row's last real position, and the cache.
 
-        A row without real positions leaves its slot as it was; its result means nothing. ``num_keys``: look at the first so
-        many positions of the slots only, at least ``max(starts + num_new)``; at all, when left out. It is a number of the
-        host, so a bucket of it means a graph of its own.
+        A row without real positions leaves its slot as it was; its result means nothing. ``num_keys``: look at this many
+        positions of the slots only, from the first, and at least ``max(starts + num_new)``; at all, when left out. It is a
+        number of the host, so a bucket of it means a graph of its own.
         """
         starts = torch.zeros_like(num_new) if starts is None else starts
         num_keys = cache_capacity(cache) if num_keys is None else num_keys

@@ -156,7 +156,7 @@ class LeftUp(LeftConv):
         self._phases: Tensor | None = None
 
     def keep_phases(self) -> None:
-        """Have the sums of the taps at hand from now on. For one place: not to be called before the weight is there."""
+        """Precompute the sums of the taps, on one device: call it when the weight is there."""
         self._phases = self.phases()
 
     def phases(self) -> Tensor:
@@ -235,7 +235,7 @@ class CausalVocoder(nn.Module):
         )
 
     def keep_constants(self) -> None:
-        """Have what depends on weights alone at hand from now on; not to be called before they are where they are used."""
+        """Precompute what depends on weights alone. Call it when the weights are where they will be used."""
         for up in self.ups:
             cast("LeftUp", up).keep_phases()
 

@@ -154,10 +154,11 @@ async def test_frames_that_are_too_large_close_with_1009(api: RunningApi) -> Non
         assert await close_of(socket) == (1009, "a message may have 4096 bytes at most")
 
 
-async def test_too_many_frames_close_with_1008(api: RunningApi) -> None:
+@pytest.mark.parametrize("sends", ["text", "ping"])
+async def test_too_many_frames_close_with_1008(api: RunningApi, sends: str) -> None:
     async with api.session.ws_connect(PATH) as socket:
         for _ in range(websocket.MAX_FRAMES_IN + 1):
-            await socket.send_str("x")
+            await (socket.ping() if sends == "ping" else socket.send_str("x"))
         assert await close_of(socket) == (1008, "too many frames")
     assert (await api.ask("GET", "/healthz")).status == 200
 

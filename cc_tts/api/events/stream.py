@@ -53,7 +53,9 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     if connection and not NAME.fullmatch(connection):
         raise MalformedRequest("connection is 1 to 64 letters, digits and . _ -")
     since = request.headers.get("Last-Event-ID") or request.query.get("since") or None
-    socket = websocket.new_socket(max_frame_bytes=websocket.MAX_FRAME_IN_BYTES, heartbeat=websocket.HEARTBEAT_S)
+    socket = websocket.new_socket(
+        max_frame_bytes=websocket.MAX_FRAME_IN_BYTES, heartbeat=websocket.HEARTBEAT_S, autoping=False
+    )
     is_websocket = bool(socket.can_prepare(request))
     if not is_websocket and not server_sent.is_asked_for(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1) or Accept: text/event-stream")

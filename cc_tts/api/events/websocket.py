@@ -147,7 +147,7 @@ async def receive_nothing(socket: web.WebSocketResponse) -> None:
     """Answer pings and closes, and discard everything else, up to a limit."""
     loop = asyncio.get_running_loop()
     window_start_s, num_frames = loop.time(), 0
-    async for _message in socket:
+    async for message in socket:
         now_s = loop.time()
         if now_s - window_start_s > FRAMES_IN_WINDOW_S:
             window_start_s, num_frames = now_s, 0
@@ -155,3 +155,5 @@ async def receive_nothing(socket: web.WebSocketResponse) -> None:
         if num_frames > MAX_FRAMES_IN:
             await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many frames", drain=False)
             return
+        if message.type is WSMsgType.PING:
+            await socket.pong(message.data)

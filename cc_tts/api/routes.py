@@ -79,7 +79,9 @@ about 0.5.
 
 
 def about_unknown_path(path: str) -> str:
-    near = next(filter(None, map(_nearest_route, (path, f"/v1{path}", re.sub("^/[^/]*", "/v1", path)))), None)
+    path = path.rstrip("/")
+    meant = (path, f"/v1{path}", re.sub("^/[^/]*", "/v1", path), re.sub("^/v1/", "/v1/admin/", path))
+    near = next(filter(None, map(_nearest_route, meant)), None)
     return "there is nothing at this path" + (
         f", did you mean {near}?" if near else "; GET /v1/openapi.json lists what there is"
     )

@@ -418,13 +418,15 @@ async def test_no_answer_names_versions(api: RunningApi) -> None:
     assert (answered.status, answered.headers["Server"]) == (200, "cc-tts")
     async with api.session.get("/v1/events", headers=UPGRADE) as upgraded:
         assert (upgraded.status, upgraded.headers["Server"]) == (101, "cc-tts")
-    async with api.connect() as (reader, writer):
-        writer.write(b"GET / HTTP/9.9 nonsense\r\n\r\n")
-        answer = (await asyncio.wait_for(reader.read(), 10)).lower()
-    assert answer.split()[1] == b"400"
-    assert b"application/problem+json" in answer
-    assert b"server: cc-tts\r\n" in answer
-    assert b"aiohttp" not in answer
+    for head in (b"GET / HTTP/9.9 nonsense", b"GET / HTTP/1.1\r\nX-A: " + 9000 * b"a"):
+        async with api.connect() as (reader, writer):
+            writer.write(head + b"\r\n\r\n")
+            answer = (await asyncio.wait_for(reader.read(), 10)).lower()
+        assert answer.split()[1] == b"400"
+        assert b"application/problem+json" in answer
+        assert b"or its head is too long" in answer
+        assert b"server: cc-tts\r\n" in answer
+        assert b"aiohttp" not in answer
 
 
 @pytest.mark.parametrize(
@@ -434,8 +436,9 @@ async def test_no_answer_names_versions(api: RunningApi) -> None:
         ("/v1/calls/c1/speek", "there is nothing at this path, did you mean /v1/calls/{id}/speak?"),
         ("/v1/calls/c1/say", "there is nothing at this path, did you mean /v1/calls/{id}/speak?"),
         ("/calls", "there is nothing at this path, did you mean /v1/calls?"),
+        ("/v1/calls/", "there is nothing at this path, did you mean /v1/calls?"),
+        ("/v1/webhooks", "there is nothing at this path, did you mean /v1/admin/webhooks?"),
         ("/v1/brand", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
-        ("/v1/webhooks", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
         ("/docs", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
         ("/healtz", "there is nothing at this path, did you mean /healthz?"),
         ("/wp-login.php", "there is nothing at this path; GET /v1/openapi.json lists what there is"),

@@ -50,6 +50,9 @@ _REFUSAL: Final = (
 )
 _REFUSED: Final = CapacityExceeded("too many connections (http.max_connections, http.max_connections_per_source)")
 
+_UNREADABLE: Final = "this cannot be read as HTTP, or its head is too long: 128 headers, and 8190 bytes for a line"
+"""aiohttp's limits are those of its ``RequestHandler``."""
+
 _SILENT: Final = logging.getLogger("cc_tts.api.protocol")
 """The logger for aiohttp's errors about unreadable requests. They quote header lines, which may hold a token, so nothing is
 written.
@@ -99,7 +102,7 @@ class HttpConnection(web.RequestHandler):
     def handle_error(self, request: Any, status: int = 500, exc: Any = None, message: str | None = None) -> Any:
         """Called by aiohttp for a request that is not valid HTTP, or for an exception that no middleware caught."""
         super().handle_error(request, status, exc, message)  # raises if a response has begun
-        error = MalformedRequest("this cannot be read as HTTP") if status < 500 else None  # noqa: PLR2004
+        error = MalformedRequest(_UNREADABLE) if status < 500 else None  # noqa: PLR2004
         asked = problems.Asked("/")
         response = problems.response_for(error, asked) if error else problems.internal_error(asked)
         response.headers["Server"] = SERVER

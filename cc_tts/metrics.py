@@ -225,7 +225,7 @@ class Metrics:
         )
         self.file_unwritable = gauge(
             "cctts_file_unwritable",
-            "1 while the disk refuses what belongs into the file or folder of this key: lines wait, prompts are not cached.",
+            "1 if the disk refused the last write to the file or folder of this key: lines wait, prompts are not cached.",
             "key",
         )
 

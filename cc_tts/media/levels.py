@@ -33,9 +33,9 @@ _RUMBLE_MS: Final = 20.0
 (unmeasured).
 """
 
-_ENVELOPE_MS: Final = 30.0  # unmeasured
-_HANGOVER_MS: Final = 200.0  # unmeasured
-_MARGIN_DB: Final = 15.9  # unmeasured
+_ENVELOPE_MS: Final = 30.0  # ITU-T P.56 method B, as the two below
+_HANGOVER_MS: Final = 200.0  # ITU-T P.56
+_MARGIN_DB: Final = 15.9  # ITU-T P.56
 _NUM_THRESHOLDS: Final = 15
 
 Floats = npt.NDArray[np.float64]

@@ -9,7 +9,8 @@ G711_BPL: Final = 25.1
 BASE_R: Final = 93.2
 LOCAL_DELAY_MS: Final = 60.0
 """The assumed delay of packetisation and of the far end's jitter buffer, added to half a round trip, ms (unmeasured)."""
-_KNEE_MS: Final = 177.3  # unmeasured
+_KNEE_MS: Final = 177.3
+"""A longer delay impairs talk more (ITU-T G.107, as Cole and Rosenbluth simplify it)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

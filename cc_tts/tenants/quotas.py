@@ -35,7 +35,7 @@ OTHER: Final = "other"
 """The label of the tenants beyond :data:`MAX_LABELS`."""
 NO_TENANT: Final = "none"
 """The label of use without a tenant."""
-_DAY_S: Final = 86_400  # unmeasured
+_DAY_S: Final = 86_400  # a day of POSIX time
 
 
 class Reservation(ExitStack):

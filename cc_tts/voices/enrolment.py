@@ -19,7 +19,7 @@ from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
 
 MIN_DURATION_S: Final = 1.0  # unmeasured
 MAX_DURATION_S: Final = 30.0  # the speech tokenizer takes no more (spec §7.3)
-MIN_RATE_HZ: Final = 16_000  # unmeasured
+MIN_RATE_HZ: Final = 16_000  # as the reference implementation (spec §7.3)
 
 FULL_SCALE: Final = 0.999
 MAX_CLIPPED_SHARE: Final = 0.005  # unmeasured

@@ -22,8 +22,8 @@ from cc_tts.processes.adoption import Adopt, AdoptionSocket, adopt, ask, check_f
 from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Message, Ping, encode
 from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import ChildSpec, Supervisor
+from lab.configured import is_running
 from tests.fakes.running_api import eventually
-from tests.integration.test_ua_process import is_alive
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
@@ -176,7 +176,7 @@ async def test_a_child_that_refuses_is_waited_for(orphans: list["subprocess.Pope
     process = await orphan(orphans, path, script)
     # a zombie is over for its pidfd, though this test has still to wait for it
     assert await adopt(path, REQUEST) is None
-    assert not is_alive(process.pid)
+    assert not is_running(process.pid)
 
 
 async def test_a_child_that_ends_instead_of_answering(orphans: list["subprocess.Popen[bytes]"], path: Path) -> None:

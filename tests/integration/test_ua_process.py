@@ -5,7 +5,6 @@ import dataclasses
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Message
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.messages import Answer, CallEnded, CallEstablished, IncomingCall, Originate, RegistrationChanged
+from lab.configured import is_running
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, RawPeer, options
 from tests.fakes.running_api import eventually
@@ -55,13 +55,6 @@ def config_for(port: int) -> Config:
     return Config(sip=SipConfig(port=port), rtp=RtpConfig(port_min=rtp, port_max=rtp + 19))
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-
-
 @pytest.fixture
 async def ua() -> AsyncIterator[tuple[UaClient, Listener]]:
     client, listener = UaClient(config_for(free_ports(2)), clock=MonotonicClock()), Listener()
@@ -82,7 +75,7 @@ async def test_it_starts_and_stops(ua: tuple[UaClient, Listener]) -> None:
     client.send(Answer(call_id="nobody"))  # a call that ended meanwhile
     client.set_accepting(accepting=False)
     await client.stop()
-    assert not is_alive(pid)
+    assert not is_running(pid)
     assert listener.told == ["ready", "stopped"]
     assert client.supervisors[0].num_restarts == 0
 

@@ -27,7 +27,7 @@ from cc_tts.errors import EngineFailed, UnknownVoice
 BUFFER_MS: Final = 200
 """Audio per callback, ms. Each callback takes the interpreter lock, up to 5 ms behind a busy event loop, and 200 ms of
 audio take about 0.2 ms to synthesise: a larger buffer costs no first-audio time and saves hand-overs. Beside a thread
-that never rests, 60 ms gave 9 times real time and 200 ms gave 20; alone, both give 900 (unmeasured)."""
+that never rests, 60 ms gave 9 times real time and 200 ms gave 20; alone, both give 900 (measured)."""
 
 # espeak-ng/speak_lib.h
 _AUDIO_OUTPUT_SYNCHRONOUS: Final = 2
@@ -45,8 +45,8 @@ _LONG_PATH: Final = 150  # espeak-ng keeps its data path in a fixed array of 160
 
 LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
 """The mark among phonemes where a word is read in another language."""
-MIN_RATE_WPM: Final = 80  # unmeasured
-MAX_RATE_WPM: Final = 450  # unmeasured
+MIN_RATE_WPM: Final = 80  # ``espeakRATE_MINIMUM`` in speak_lib.h
+MAX_RATE_WPM: Final = 450  # ``espeakRATE_MAXIMUM``
 
 
 class _Event(ctypes.Structure):

@@ -11,7 +11,7 @@ _MONTHS = (
     "December",
 )  # fmt: skip
 _NUM_MONTHS = len(_MONTHS)
-_MAX_DAY = 31  # unmeasured
+_MAX_DAY = 31  # ISO 8601
 _MONTH_BY_PREFIX = {name[:3].lower(): name for name in _MONTHS}
 _ALSO_WORDS = frozenset({"may", "march", "mar"})
 _WEEKDAYS = {

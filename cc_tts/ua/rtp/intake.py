@@ -27,7 +27,7 @@ _NEAR: Final = 1 << 27
 """No function of the library is further from another."""
 _RTCP_TYPES: Final = range(200, 208)
 """These are SR, RR, SDES, BYE, APP (RFC 3550 §12.1) and what later documents add."""
-_MIN_RTCP_BYTES: Final = 8  # unmeasured
+_MIN_RTCP_BYTES: Final = 8  # the header and the SSRC (RFC 3550 §6.4)
 _VERSION: Final = 0x80
 """The version is 2, in the first two bits (RFC 3550 §6.4.1)."""
 

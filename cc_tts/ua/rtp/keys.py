@@ -20,11 +20,12 @@ most (§2.5.1.3).
 MAX_DURATION_MS: Final = 60_000
 """A longer duration is not believed; unmeasured."""
 MIN_SEGMENT_MS: Final = 4_000
-"""After a shorter segment the next event is a new key. At 8 kHz a full segment lasts 8,191 ms at most (unmeasured)."""
+"""After a shorter segment the next event is a new key. At 8 kHz a full segment lasts 8,191 ms at most (RFC 4733
+§2.5.1.3); half of that is unmeasured."""
 _SEGMENT_TOLERANCE_MS: Final = 80
 """PJMEDIA computes milliseconds of a timestamp with 24 bits of precision: up to 32 ms off, on both sides."""
 _TIMESTAMP_WRAP_MS: Final = (1 << 32) // 8
-"""A timestamp of 8 kHz begins again after this many ms (unmeasured)."""
+"""A timestamp of 8 kHz begins again after this many ms: it has 32 bits (RFC 3550 §5.1)."""
 _REMEMBERED: Final = 3
 """The number of released keys whose packets may still come: ends are repeated, also during the next key (RFC
 4733 §2.5.1.4).

@@ -22,7 +22,8 @@ _COMFORT_NOISE: Final = 13
 _FIRST_DYNAMIC: Final = 96
 _EVENT_BYTES: Final = 4
 """A telephone event has this size (RFC 4733 §2.3)."""
-_MAX_EVENT: Final = 16  # unmeasured
+_MAX_EVENT: Final = 16
+"""0 to 15 are keys (RFC 4733 §3.2), and 16 is the flash."""
 _HEADER_BYTES: Final = 12
 _STATE_BYTES: Final = 4_096
 """PJMEDIA's ``g722_dec_t`` and ``g722_enc_t`` are smaller; they have some 130 numbers."""

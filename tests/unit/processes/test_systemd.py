@@ -7,20 +7,11 @@ import pytest
 
 from cc_tts.processes import systemd
 from cc_tts.processes.systemd import EXTENSION_S, INTERVAL_S, MAX_STATUS_CHARS, Notifier
+from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
 
 EXTEND = f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1e6:.0f}"
-
-
-class StoppedClock:
-    """It is always the same instant."""
-
-    def now_ns(self) -> int:
-        return 7_000_999
-
-    def wall_s(self) -> float:
-        return 0.0
 
 
 class Manager:
@@ -29,7 +20,9 @@ class Manager:
     def __init__(self, *, watchdog_s: float = 0.0) -> None:
         self.messages: list[list[str]] = []
         self.is_full = False
-        self.notifier = Notifier(self.take, clock=StoppedClock(), watchdog_s=watchdog_s)
+        clock = FakeClock()
+        clock.at_ns = 7_000_999
+        self.notifier = Notifier(self.take, clock=clock, watchdog_s=watchdog_s)
 
     def take(self, message: str) -> bool:
         """A message; ``False`` if its socket is full."""
@@ -120,7 +113,7 @@ def test_the_status_is_one_line_of_bounded_length() -> None:
     ],
 )
 def test_the_environment_decides(environ: Mapping[str, str], is_on: bool, interval_s: float) -> None:
-    notifier = systemd.notifier(environ, clock=StoppedClock())
+    notifier = systemd.notifier(environ, clock=FakeClock())
     assert notifier.is_on is is_on
     assert notifier.interval_s == pytest.approx(interval_s)
     notifier.update(not_ready_because=None, num_calls=0)  # a manager that is gone stops nothing

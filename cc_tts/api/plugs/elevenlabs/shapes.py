@@ -18,8 +18,8 @@ from cc_tts.speech.prompt import TextContent
 
 DEFAULT_FORMAT: Final = "mp3_44100_128"
 """The default of ElevenLabs."""
-MAX_INACTIVITY_S: Final = 180  # unmeasured: as in ElevenLabs' API
-DEFAULT_INACTIVITY_S: Final = 20  # unmeasured: as in ElevenLabs' API
+MAX_INACTIVITY_S: Final = 180  # configurable as in ElevenLabs' API
+DEFAULT_INACTIVITY_S: Final = 20  # configurable as in ElevenLabs' API
 MAX_KBPS: Final = 320  # the highest bit rate of MP3 (ISO/IEC 11172-3)
 MAX_OPUS_KBPS: Final = 256  # measured: more than that FFmpeg's libopus refuses for one channel
 NO_LIMIT: Final = 2**31 - 1

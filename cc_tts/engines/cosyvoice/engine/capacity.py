@@ -44,7 +44,7 @@ _LONGEST_CALL: Final = 2.5
 """The longest that a call may take, as a factor: other work of the processor makes single calls take up to this many times
 as long as their neighbours (engine-notes).
 """
-HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder; unmeasured
+HELD_BACK_MS: Final = 160.0  # 8 mel frames of 20 ms, by the vocoder (spec §5.5)
 _SECOND_ROWS: Final = 4  # that a second piece shares its call with; calls with time wait for it
 _SECOND_SHARE: Final = 0.75  # of the first piece that the second may take; unmeasured
 _STREAMS_PER_ROW: Final = 4  # of a flow call: listeners do not fall due together

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15 - 2**64  # 2^64 over the golden ratio, odd, as a signed number
-_FIRST_FACTOR: Final = 0xBF58476D1CE4E5B9 - 2**64  # unmeasured
-_SECOND_FACTOR: Final = 0x94D049BB133111EB - 2**64  # unmeasured
+_FIRST_FACTOR: Final = 0xBF58476D1CE4E5B9 - 2**64  # of the mixer of SplitMix64 (paper below)
+_SECOND_FACTOR: Final = 0x94D049BB133111EB - 2**64
+"""Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (paper of 2014)."""
 _MANTISSA_BITS: Final = 23
 _GROUPS_A_STEP: Final = 2
 

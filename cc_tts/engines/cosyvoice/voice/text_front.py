@@ -29,7 +29,7 @@ MAX_SPEECH_TOKENS: Final = (
 MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT  # a longer text chunk becomes several sequences
 MAX_INSTRUCTION_SHARE: Final = 2  # an instruction takes at most the half of a sequence; unmeasured
 NUM_CONTROL_INPUTS: Final = 2  # the inputs that begin a sequence and part its text and speech (§3.2)
-MAX_SEED: Final = 2**63 - 1  # unmeasured
+MAX_SEED: Final = 2**63 - 1  # of a signed integer of a CUDA kernel
 _PHONE: Final = re.compile(r"\[[A-Z]+[0-2]?\]")
 _CLAUSE_END: Final = re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]")
 _SPACE: Final = re.compile(r"\s")

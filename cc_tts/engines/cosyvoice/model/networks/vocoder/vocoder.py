@@ -27,7 +27,7 @@ from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig
 UP_SLOPE: Final = 0.1
 POST_SLOPE: Final = 0.01
 _SNAKE_EPS: Final = 1e-9
-MAX_MAGNITUDE: Final = 100.0  # unmeasured
+MAX_MAGNITUDE: Final = 100.0  # spec §5.3
 AUDIO_LIMIT: Final = 0.99
 
 

@@ -18,6 +18,10 @@ class Dialogs:
     def is_ours(self, sip_call_id: str) -> bool:
         return any(leg.dialog[0] == sip_call_id for leg in self._legs.values() if not leg.is_incoming)
 
+    def is_ending(self, sip_call_id: str, remote_tag: str) -> bool:
+        """Whether our BYE in this dialog is on its way. PJSUA reports the end of a call that we end before that."""
+        return (leg := self._leg_of(sip_call_id, remote_tag)) is None or leg.is_ending
+
     def on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
         if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
             leg.dtmf.info(cseq, key, duration_ms=duration_ms)

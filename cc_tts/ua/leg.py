@@ -63,6 +63,8 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         self._hold: HoldRequest | None = None
         self._reinvites = OwnRequests(services.library, services.clock)
         self._redirects: Redirects | None = None  # how far a 3xx is followed; None: not at all
+        self.is_ending = False
+        """Whether PJSIP has sent a BYE by itself, after which there is no session (RFC 3261 §15.1.1)."""
         self.originate: messages.Originate | None = None
         """The server's command that placed an outgoing call."""
         self._offers_plain = False
@@ -319,9 +321,14 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallTsxState(self, prm: Any) -> None:
-        """A transaction has changed its state: our re-INVITEs, keys, REFER and NOTIFY matter here."""
-        change = pj_info.change_of_own(prm, "INVITE", "INFO", "REFER", "NOTIFY")
+        """A transaction has changed its state: our re-INVITEs, BYE, keys, REFER and NOTIFY matter here."""
+        change = pj_info.change_of_own(prm, "INVITE", "BYE", "INFO", "REFER", "NOTIFY")
         if change is None:
+            return
+        if change.tsx.method == "BYE":
+            # where no ACK comes PJSIP sends it, goes on to refresh the session, and asserts that there was an ACK
+            self.is_ending = True
+            self._services.library.end_session_timer(int(change.tsx.pjTransaction))
             return
         if change.tsx.method in ("REFER", "NOTIFY"):
             (self.refer if change.tsx.method == "REFER" else self.referral).changed(change)

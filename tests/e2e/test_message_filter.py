@@ -758,6 +758,31 @@ async def test_a_call_that_rings_when_the_user_agent_stops_may_be_tried_elsewher
         await until_readyz(server, 200)
 
 
+async def test_a_call_that_ends_for_want_of_an_answer_takes_no_offer(server: Server) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.send("INVITE")
+        await caller.acknowledge(200)
+        await caller.left_unanswered("BYE")
+        caller.send("UPDATE", body=HEAD + AUDIO)
+        assert (await caller.final()).status == 481
+        caller.send("INVITE")
+        await caller.acknowledge(481)
+        assert (await caller.bye()).status == 200
+
+
+@pytest.mark.slow
+async def test_a_session_whose_200_nobody_acknowledges_is_not_refreshed(build: str, tmp_path: Path) -> None:
+    async with (
+        server_with(tmp_path) as server,
+        same_process(server),
+        RawCaller("silent", server.sip_port) as caller,
+    ):
+        caller.invite(headers=b"Session-Expires: 90;refresher=uas\r\n")
+        assert (await caller.final()).status == 200
+        await caller.request("BYE", 40, status="100 Trying")
+        await asyncio.sleep(15)  # the refresh is due after 45 s, before the BYE is given up
+
+
 async def test_the_wheel_does_not_listen_where_strangers_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
     monkeypatch.setenv("CC_TTS_SIP__HOST", "0.0.0.0")

@@ -96,9 +96,13 @@ class FakeDialogs:
         self.notified: list[tuple[str, str, Notification]] = []
         self.lost: list[tuple[str, str]] = []
         self.has_referred = True
+        self.are_ending = False
 
     def is_ours(self, sip_call_id: str) -> bool:
         return sip_call_id == "ours"
+
+    def is_ending(self, _sip_call_id: str, _remote_tag: str) -> bool:
+        return self.are_ending
 
     def on_key(self, *key: *tuple[str, str, int, str, int]) -> None:
         self.keys.append(key)

@@ -188,6 +188,8 @@ class CLibrary:
         self._pool_release = self.bind("pj_pool_release", None, pointer)
         self._from_pj = self.bind(_FROM_PJ, None, pointer, pointer)
         self.end_transaction = self.bind("pjsip_tsx_terminate", integer, pointer, integer)
+        self._dialog_of = self.bind("pjsip_tsx_get_dlg", pointer, pointer)
+        self._end_timer = self.bind("pjsip_timer_end_session", integer, pointer)
         self.set_log_level = self.bind("pj_log_set_level", None, integer)
         self._dial_dtmf = self.bind("pjmedia_stream_dial_dtmf", integer, pointer, String)
         self._stream_pause = self.bind("pjmedia_stream_pause", integer, pointer, integer)
@@ -408,6 +410,12 @@ class CLibrary:
         self._kept_tokens += strings  # kept alive: the header points to them
         header.values[: len(strings)] = strings
         header.count = len(strings)
+
+    def end_session_timer(self, transaction: int) -> None:
+        """End the session timer (RFC 4028) of the call that a ``pjsip_transaction *`` belongs to."""
+        dialog = self._dialog_of(transaction)
+        if invite := dialog and self._invite_of(dialog):
+            self._end_timer(invite)
 
     def has_dialog(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
         """Whether there is such a dialog (RFC 3261 §12) of a call that is not over."""

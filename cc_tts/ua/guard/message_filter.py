@@ -16,7 +16,8 @@ pjsua offers no callback to change its own answers. The way of PJSIP is a module
 A session description that is none, or of which nothing can be served, gets 400, 415 or 488 with a Warning (RFC 3261
 §20.43), also inside a call; out of an ACK it is taken, so that the call ends as one whose offer nobody answered (RFC 3264
 §4). Whatever belongs to a call that is over gets 481 or is dropped: a dialog of PJSIP outlives its call and goes on naming
-the call slot, which PJSUA has given to another call by then. Runs on: the SIP thread.
+the call slot, which PJSUA has given to another call by then. So does an offer after our BYE (RFC 3261
+§15.1.1): of a re-INVITE without SDP PJSIP asserts that something was negotiated before. Runs on: the SIP thread.
 """
 
 import functools
@@ -59,6 +60,8 @@ MAX_SERVICE_ROUTES: Final = 8
 _CSEQ: Final = re.compile(r"[0-9]{1,10}")
 MAX_EXPIRES_S: Final = 1 << 31
 """PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
+MIN_FLOW_TIMER_S: Final = 2
+"""With 1 PJSIP pauses 80% of it, rounded to 0, between the keep-alives that Flow-Timer asks for (RFC 5626 §4.4.1)."""
 
 Dialog = tuple[str, str, str]
 
@@ -231,6 +234,9 @@ class MessageFilter:
             return True
         if method == "BYE":
             self._dialogs.on_end(dialog[0], dialog[2], remote_reasons(message))
+        elif method != "ACK" and self._dialogs.is_ending(dialog[0], dialog[2]):
+            self._c.respond(rdata, 481)
+            return True
         return self._take_description(rdata, host, message, method)
 
     def _take_description(self, rdata: int, host: str, message: str, method: str) -> bool:
@@ -368,10 +374,18 @@ def _unusable_headers(message: str, method: str) -> set[str]:
         unusable |= {"Expires", "Contact"}
     if len(sip_message.header_values(message, "service-route")) > MAX_SERVICE_ROUTES:
         unusable.add("Service-Route")
+    if not all(_seconds(text) >= MIN_FLOW_TIMER_S for text in sip_message.header_values(message, "flow-timer")):
+        unusable.add("Flow-Timer")
     return unusable
 
 
 def _is_endless(message: str) -> bool:
     """Whether a registrar's response has a lifetime that PJSIP cannot count."""
     lifetimes = [*sip_message.header_values(message, "expires"), *sip_message.contact_lifetimes(message)]
-    return not all(text.isascii() and text.isdigit() and int(text[:12]) < MAX_EXPIRES_S for text in lifetimes)
+    return not all(_seconds(text) >= 0 for text in lifetimes)
+
+
+def _seconds(text: str) -> int:
+    """Return the number; -1 if it is none, or more than PJSIP can count."""
+    seconds = int(text[:12]) if text.isascii() and text.isdigit() else -1
+    return seconds if seconds < MAX_EXPIRES_S else -1

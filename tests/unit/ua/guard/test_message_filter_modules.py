@@ -107,6 +107,10 @@ def test_a_display_name_and_an_address_of_ipv6_can_be_repeated(filtered: Filtere
         (["Contact: *"], ["Contact"]),
         (["Expires: 4294967295"], ["Contact", "Expires"]),
         (["Contact: <sip:a@b>;expires=99999999999999"], ["Contact", "Expires"]),
+        (["Flow-Timer: 2", "Expires: 0"], []),
+        (["Flow-Timer: 1"], ["Flow-Timer"]),
+        (["Flow-Timer: 4294967297"], ["Flow-Timer"]),
+        (["Flow-Timer: 120", "Flow-Timer: 1x"], ["Flow-Timer"]),
     ],
 )
 def test_of_a_registrar_what_cannot_be_counted_is_not_said(
@@ -162,6 +166,15 @@ def test_what_belongs_to_a_call_that_is_over_never_gets_to_pjsip(
     filtered: Filtered, method: str, wanted: int | str
 ) -> None:
     assert filtered.receive(method, body=GOOD, to_tag="over") == wanted
+
+
+@pytest.mark.parametrize(
+    ("method", "wanted"), [("INVITE", 481), ("UPDATE", 481), ("BYE", "passed"), ("INFO", 200), ("ACK", "passed")]
+)
+def test_after_our_bye_there_is_nothing_to_offer(filtered: Filtered, method: str, wanted: int | str) -> None:
+    assert filtered.receive(method, to_tag="ours") == ("passed" if wanted == 481 else wanted)
+    filtered.dialogs.are_ending = True
+    assert filtered.receive(method, to_tag="ours") == wanted
 
 
 @pytest.mark.parametrize(

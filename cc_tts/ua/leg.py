@@ -328,7 +328,7 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         if change.tsx.method == "BYE":
             # where no ACK comes PJSIP sends it, goes on to refresh the session, and asserts that there was an ACK
             self.is_ending = True
-            self._services.library.end_session_timer(int(change.tsx.pjTransaction))
+            self._services.library.stop_refreshing(int(change.tsx.pjTransaction))
             return
         if change.tsx.method in ("REFER", "NOTIFY"):
             (self.refer if change.tsx.method == "REFER" else self.referral).changed(change)

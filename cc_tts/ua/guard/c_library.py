@@ -411,8 +411,8 @@ class CLibrary:
         header.values[: len(strings)] = strings
         header.count = len(strings)
 
-    def end_session_timer(self, transaction: int) -> None:
-        """End the session timer (RFC 4028) of the call that a ``pjsip_transaction *`` belongs to."""
+    def stop_refreshing(self, transaction: int) -> None:
+        """End the timer that refreshes the call (RFC 4028) which a ``pjsip_transaction *`` belongs to."""
         dialog = self._dialog_of(transaction)
         if invite := dialog and self._invite_of(dialog):
             self._end_timer(invite)

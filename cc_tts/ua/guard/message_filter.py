@@ -61,7 +61,7 @@ _CSEQ: Final = re.compile(r"[0-9]{1,10}")
 MAX_EXPIRES_S: Final = 1 << 31
 """PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
 MIN_FLOW_TIMER_S: Final = 2
-"""With 1 PJSIP pauses 80% of it, rounded to 0, between the keep-alives that Flow-Timer asks for (RFC 5626 §4.4.1)."""
+"""PJSIP waits 80% of Flow-Timer, rounded down, between keep-alives (RFC 5626 §4.4.1): with 1 it does not wait."""
 
 Dialog = tuple[str, str, str]
 

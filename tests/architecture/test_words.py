@@ -118,12 +118,20 @@ def test_the_glossary_has_each_term_once_in_the_order_of_the_alphabet() -> None:
     assert len(set(terms())) == len(terms())
 
 
-def test_names_that_the_glossary_shows_exist() -> None:
+@pytest.mark.parametrize("page", ["glossary.md", "architecture.md", "changing.md"])
+def test_classes_that_the_page_names_exist(page: str) -> None:
+    sources = [*SOURCES, *(ROOT / "tests/fakes").glob("*.py")]
     defined = {
-        node.name
-        for path in SOURCES
+        name
+        for path in sources
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+        for name in (
+            [node.name]
+            if isinstance(node, ast.ClassDef | ast.FunctionDef)
+            else [each.id for each in node.targets if isinstance(each, ast.Name)]
+            if isinstance(node, ast.Assign)
+            else []
+        )
     }
-    shown = set(re.findall(r"`([A-Z][a-z]\w+)`", (ROOT / "docs/glossary.md").read_text("utf-8")))
+    shown = set(re.findall(r"`([A-Z][a-z]\w+)[.`]", (ROOT / "docs" / page).read_text("utf-8")))
     assert shown <= defined

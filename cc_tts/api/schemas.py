@@ -15,10 +15,9 @@ from cc_tts.calls.dtmf import gather as dtmf
 from cc_tts.calls.dtmf.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
-from cc_tts.config.sections.prompts import MAX_URL_CHARS
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.wording import form
-from cc_tts.egress.hosts import usable_url
+from cc_tts.egress.hosts import MAX_URL_CHARS, usable_url
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS

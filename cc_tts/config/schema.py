@@ -14,7 +14,7 @@ from cc_tts.config.sections.asterisk import AsteriskConfig
 from cc_tts.config.sections.log import LogConfig
 from cc_tts.config.sections.models import Instructions, TtsConfig
 from cc_tts.config.sections.mrcp import MrcpConfig
-from cc_tts.config.sections.prompts import MAX_URL_CHARS, PromptsConfig
+from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.config.sections.relay import RelayConfig, RouteRelay
 from cc_tts.config.sections.tracing import TracingConfig
@@ -22,6 +22,7 @@ from cc_tts.config.sections.trunks import TrunkConfig
 from cc_tts.config.sip_uri import MAX_URI_CHARS
 from cc_tts.config.transfer import TransferConfig
 from cc_tts.config.wording import form
+from cc_tts.egress.hosts import MAX_URL_CHARS
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
@@ -357,7 +358,7 @@ class CallWebhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         str,
         msgspec.Meta(
             min_length=1,
-            max_length=2048,
+            max_length=MAX_URL_CHARS,
             description="http:// or https://, without user and password. The host must be in `webhooks.allowed_hosts`.",
         ),
     ]
@@ -380,7 +381,7 @@ class WebhookConfig:
     other.
     """
 
-    url: Annotated[str, msgspec.Meta(max_length=2048)] = field(repr=False)
+    url: Annotated[str, msgspec.Meta(max_length=MAX_URL_CHARS)] = field(repr=False)
     secret: str | tuple[str, ...] = field(repr=False)
     name: Annotated[
         str, msgspec.Meta(max_length=64, pattern=form(r"^[A-Za-z0-9._-]*$", "a name of letters, digits and . _ -"))
@@ -436,7 +437,7 @@ class RouteConfig:
     transfer_to: Annotated[str, msgspec.Meta(max_length=MAX_URI_CHARS)] = ""
     refer: Literal["refuse", "allow", "ask"] = "refuse"
     barge_in_speech: BargeInBySpeech | Literal[""] = ""
-    media_url: Annotated[str, msgspec.Meta(max_length=2048)] = field(default="", repr=False)
+    media_url: Annotated[str, msgspec.Meta(max_length=MAX_URL_CHARS)] = field(default="", repr=False)
     media_dialect: MediaDialect = "cc-tts"
     lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
     relay: RouteRelay = ""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from yarl import URL
 
+MAX_URL_CHARS: Final = 2048
+"""The longest URL of a configuration or a client (unmeasured)."""
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 """The prefixes of addresses that hold an IPv4 address in their last 32 bits (RFC 6052 §2.1)."""
 _NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")

@@ -20,6 +20,8 @@ from cc_tts.tenants.quotas import Reservation
 
 OVERLOAD_POLL_S: Final = 0.05  # unmeasured
 """The interval of asking again while the engine takes nothing."""
+CHUNK_TIMEOUT_S: Final = 15.0  # unmeasured
+"""The longest that an engine may take for one chunk of speech without a call."""
 
 
 class Open(Protocol):

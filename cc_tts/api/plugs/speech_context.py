@@ -41,6 +41,7 @@ from cc_tts.errors import (
     NoAudio,
     TextTooLong,
 )
+from cc_tts.speech.admission import CHUNK_TIMEOUT_S
 from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
 from cc_tts.speech.prompt import Content, IncrementalContent, TextContent, text_of
@@ -48,8 +49,6 @@ from cc_tts.tenants.accounting import UtteranceLine
 from cc_tts.text.characters import has_speech
 from cc_tts.voices.voice import Voice
 
-CHUNK_TIMEOUT_S: Final = 15.0  # unmeasured
-"""The time that the engine may take for one chunk."""
 CLIENT_POLL_S: Final = 0.1  # unmeasured
 """While it waits for the engine, the server checks this often whether the client is still connected."""
 STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)

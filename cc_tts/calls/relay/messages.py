@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from cc_tts.config.sections.prompts import MAX_URL_CHARS
 from cc_tts.config.sections.relay import Interruptible
+from cc_tts.egress.hosts import MAX_URL_CHARS
 
 MAX_HANDOFF_CHARS: Final = 16_384  # unmeasured
 Tag = Annotated[str, Meta(max_length=35)]

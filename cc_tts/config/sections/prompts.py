@@ -7,8 +7,6 @@ import msgspec
 
 from cc_tts.egress.hosts import AllowedHosts, usable_url
 
-MAX_URL_CHARS = 2048  # unmeasured
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptsConfig:

@@ -8,12 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from cc_tts.config.wording import form
-from cc_tts.egress.hosts import usable_url
+from cc_tts.egress.hosts import MAX_URL_CHARS, usable_url
 
 if TYPE_CHECKING:
     from yarl import URL
 
-MAX_URL_CHARS: Final = 2048  # unmeasured
 MAX_PARAMETERS: Final = 32
 """Parameters of one relay; unmeasured."""
 

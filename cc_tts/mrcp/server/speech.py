@@ -14,7 +14,6 @@ import contextvars
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 from msgspec.structs import replace as replaced
 
@@ -47,7 +46,7 @@ from cc_tts.mrcp.messages import (
 from cc_tts.mrcp.server.places import place_of
 from cc_tts.mrcp.server.voices import voice_of
 from cc_tts.processes.channel import Message
-from cc_tts.speech.admission import AdmittedStream
+from cc_tts.speech.admission import CHUNK_TIMEOUT_S, AdmittedStream
 from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.prompt import Content, TextContent, text_of, with_texts
 from cc_tts.speech.source import SpeechSource
@@ -59,9 +58,6 @@ from cc_tts.text.characters import clean
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, replacements_by
 from cc_tts.tracing.span import CURRENT, Span
 from cc_tts.voices.voice import Voice
-
-CHUNK_TIMEOUT_S: Final = 15.0
-"""The longest that the engine may take for one chunk (unmeasured)."""
 
 log = logs.get(__name__)
 

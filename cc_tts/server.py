@@ -12,7 +12,6 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-from cc_tts import __version__, logs, port_owner, startup
+from cc_tts import __version__, logs, startup
 from cc_tts.api.admin.operations import Operations, Process, Reloaded, SpeechWorker
 from cc_tts.api.app import build_app, set_tokens
 from cc_tts.api.context import ApiContext
@@ -256,8 +255,8 @@ class Server:
         return as_node(self._config, self.registry, self.nodes)
 
     async def run(self) -> None:
-        """Serve until a drain is over; raises ``ProcessFailed`` if a child process does not start, ``OSError`` if the HTTP
-        address cannot be bound.
+        """Serve until a drain is over; raises ``ProcessFailed`` if a child process does not start, ``ConfigError`` or
+        ``OSError`` if an address or a file cannot be used.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -270,7 +269,10 @@ class Server:
         is_serving = False
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
-            await self._listener.start()
+            try:
+                await self._listener.start()
+            except OSError as error:
+                raise startup.cannot_listen(self._config.http, error) from None
             if not await self._start_unless_stopped():
                 return
             is_serving = self._serves = True
@@ -532,14 +534,7 @@ def serve(
         for warning in startup.check_machine(config):
             log.warning("configuration", detail=warning)
         threads.run(main())
-    except (ProcessFailed, ConfigError) as error:
-        log.error("cannot_start", detail=error.detail)
-        return 1
-    except OSError as error:
-        where = f"HTTP on {config.http.host}:{config.http.port}"
-        unseen = "the port is taken, by whom is not to be seen (try as root)"
-        is_taken = error.errno == errno.EADDRINUSE
-        why = port_owner.reason("tcp", config.http.port, unseen) if is_taken else str(error)
-        log.error("cannot_start", detail=f"{where}: {why}")
+    except (ProcessFailed, ConfigError, OSError) as error:
+        log.error("cannot_start", detail=startup.unusable(config, error).detail)
         return 1
     return 0

@@ -23,8 +23,9 @@ from cc_tts.calls.events.types import EVENTS
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster import pool_client
 from cc_tts.config import tls as tls_files
+from cc_tts.config.load import named_paths
 from cc_tts.config.remote import pool_url
-from cc_tts.config.schema import Config, listens
+from cc_tts.config.schema import Config, HttpConfig, listens
 from cc_tts.engines.factory import engine_names, make_engine, remote_workers
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.worker.client import WorkerEngine
@@ -53,8 +54,8 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
     for step in _STEPS:
         try:
             warnings += step(config)
-        except CcTtsError as error:
-            faults.append(error)
+        except (CcTtsError, OSError) as error:
+            faults.append(unusable(config, error))
     try:
         warnings += await _unreached_workers(config)
         async with engine_without_model(config, purpose="load") as engine:
@@ -62,9 +63,28 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
             warnings += SpeechSource(engine, Normalizer(), config.tts).check_voices(
                 config.routes, config.calls.disclosure
             )
-    except CcTtsError as error:
-        faults.append(error)
+    except (CcTtsError, OSError) as error:
+        faults.append(unusable(config, error))
     return warnings, faults
+
+
+def unusable(config: Config, error: CcTtsError | OSError) -> CcTtsError:
+    """Return the fault for an error; for a file or folder that the system refuses, with the key that names it."""
+    if isinstance(error, CcTtsError):
+        return error
+    if not isinstance(error.filename, str):
+        return ConfigError(str(error))
+    path = Path(error.filename).absolute()
+    keys = [key for key, named in named_paths(config) if named in (path, *path.parents)]
+    return ConfigError(": ".join([*keys[:1], str(path), error.strerror or str(error)]))
+
+
+def cannot_listen(http: HttpConfig, error: OSError) -> ConfigError:
+    """Return the fault for an address of the control API that cannot be bound."""
+    unseen = "the port is taken, by whom is not to be seen (try as root)"
+    is_taken = error.errno == errno.EADDRINUSE
+    why = port_owner.reason("tcp", http.port, unseen) if is_taken else str(error)
+    return ConfigError(f"HTTP on {http.host}:{http.port}: {why}")
 
 
 @contextlib.asynccontextmanager
@@ -127,7 +147,10 @@ def check_machine(config: Config) -> list[str]:
     """Check addresses, files and builds, and return warnings, a sentence each. Raises ``ConfigError`` with the key and what
     to do if the server would not start.
     """
-    return [warning for step in _STEPS for warning in step(config)]
+    try:
+        return [warning for step in _STEPS for warning in step(config)]
+    except OSError as error:
+        raise unusable(config, error) from None
 
 
 def _check_build(_config: Config) -> list[str]:

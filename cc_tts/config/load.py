@@ -109,6 +109,17 @@ def reload(running: Config, wanted: Config) -> Reload:
     return Reload(config=config, changed=tuple(changed), needs_restart=tuple(needs_restart))
 
 
+def named_paths(value: object, key: str = "") -> Iterator[tuple[str, Path]]:
+    """Yield every key of a configuration, or below ``key``, that names a file or folder, with its absolute path."""
+    if dataclasses.is_dataclass(value):
+        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        for each, below in value.items():
+            yield from named_paths(below, f"{key}.{each}" if key else each)
+    elif value and isinstance(value, str) and re.search(r"(^|[._])(dir|file)$", key):
+        yield key, Path(value).expanduser().absolute()
+
+
 def _differing_keys(running: Config, wanted: Config) -> Iterator[tuple[str, str]]:
     """Yield the keys that differ, outside the sections with names."""
     for section in dataclasses.fields(Config):

@@ -1,13 +1,12 @@
 """``cc-tts config``: write the configuration files that come with cc-tts; name the files that a backup has to have."""
 
 import argparse
-import dataclasses
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from cc_tts.config.load import named_paths
 from cc_tts.config.schema import Config
 
 _MADE_AGAIN: Final = frozenset({"disk_dir", "model_dir", "model_file"})
@@ -44,13 +43,8 @@ def _files(options: argparse.Namespace, config: Config) -> int:
     return 0
 
 
-def kept(value: object, key: str = "") -> Iterator[tuple[str, Path]]:
-    """Yield every key of a configuration, or below ``key``, that names what is not made again, with its absolute path."""
-    if dataclasses.is_dataclass(value):
-        value = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    name = key.rpartition(".")[2]
-    if isinstance(value, dict):
-        for each, below in value.items():
-            yield from kept(below, f"{key}.{each}" if key else each)
-    elif value and isinstance(value, str) and name not in _MADE_AGAIN and re.search(r"(^|_)(dir|file)$", name):
-        yield key, Path(value).expanduser().absolute()
+def kept(config: Config) -> Iterator[tuple[str, Path]]:
+    """Yield every key of a configuration that names what is not made again, with its absolute path."""
+    for key, path in named_paths(config):
+        if key.rpartition(".")[2] not in _MADE_AGAIN:
+            yield key, path

@@ -2,9 +2,11 @@
 
 import asyncio
 import dataclasses
+import errno
 import io
+import os
 import wave
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +217,39 @@ async def test_a_restart_finds_what_was_staged_and_what_lies_in_the_folder(tmp_p
         assert (words.text, words.instructions) == ("One two.", "speak calmly")
         assert [each.id for each in api.registry.services.staged.all_of("")] == ["by-hand", "text"]
         assert [each.duration_ms for each in api.registry.services.staged.all_of("acme")] == [500]
+
+
+async def test_a_folder_of_a_tenant_that_cannot_be_read_keeps_no_other_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "by-hand.wav").write_bytes(wav())
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path.name == "acme":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    async with running_api(config(dir=str(tmp_path))) as api:
+        assert await api.registry.services.staged.load() == ["prompts.dir: acme: Permission denied"]
+        assert [each.id for each in api.registry.services.staged.all_of("")] == ["by-hand"]
+
+
+async def test_a_folder_that_cannot_be_written_takes_prompts_with_a_time_to_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("cc_tts.atomic_file.write", refuse)
+    async with running_api(config(dir=str(tmp_path))) as api:
+        body = {"prompt_id": "p", "text": "One."}
+        status, refused = await send(api, "POST", PATH, json=body)
+        assert (status, refused["code"]) == (507, "prompt_not_stored")
+        assert "Read-only file system; a prompt with ttl_s is kept in memory alone" in refused["detail"]
+        assert (await send(api, "POST", PATH, json={**body, "ttl_s": 60}))[0] == 201
 
 
 async def test_a_prompt_is_forgotten_after_its_time(api: RunningApi) -> None:

@@ -76,6 +76,8 @@ def test_help_lists_every_command() -> None:
         assert command in [line.strip().split(" ")[0] for line in ran.stdout.splitlines()]
 
 
+LONG_NAME = "a" * 300
+"""A name that no file can have. Root, who runs some tests, may read and write everything else."""
 FAULTS = {
     "engine": (["tts.engine=espeek"], "tts.engine: no engine is called 'espeek'; did you mean 'espeak'?"),
     "voice": (["tts.voice=en-uss"], "tts.voice: no voice is called 'en-uss'; did you mean en-us"),
@@ -102,6 +104,18 @@ FAULTS = {
     ),
     "cache folder": (["cache.disk_dir=/dev/null/cache"], "cache.disk_dir: /dev/null/cache: Not a directory"),
     "accounting in a folder": (["accounting.file=/tmp"], "accounting.file: /tmp: it is a folder; name a file"),
+    "accounting with a name that is too long": (
+        [f"accounting.file=/tmp/{LONG_NAME}"],
+        f"accounting.file: /tmp/{LONG_NAME}: File name too long",
+    ),
+    "lexicons in a folder with a name that is too long": (
+        [f"tts.lexicons_dir=/tmp/{LONG_NAME}"],
+        f"tts.lexicons_dir: /tmp/{LONG_NAME}: File name too long",
+    ),
+    "model of voice activity with a name that is too long": (
+        [f"vad.model_file=/tmp/{LONG_NAME}"],
+        f"vad.model_file: /tmp/{LONG_NAME}: File name too long",
+    ),
     "accounting nowhere": (
         ["accounting.file=/nowhere/a.jsonl"],
         "accounting.file: /nowhere/a.jsonl: its folder does not",
@@ -122,7 +136,14 @@ FAULTS = {
     ),
 }
 
-SERVED = ("voice", "language of a route", "one port twice", "certificate")
+SERVED = (
+    "voice",
+    "language of a route",
+    "one port twice",
+    "certificate",
+    "accounting with a name that is too long",
+    "lexicons in a folder with a name that is too long",
+)
 """A start looks with the same checks: of each kind one is enough."""
 OWN_ENGINE = ("engine", "greeting that its voice cannot speak", "model folder")
 """The others are found with any engine: the one that loads in no time serves."""

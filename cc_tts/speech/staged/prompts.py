@@ -14,9 +14,10 @@ Runs on: the event loop; files are read and written on threads, audio files in p
 
 import asyncio
 import contextlib
+import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -261,8 +262,8 @@ class StagedPrompts:
         if self._folder is None:
             return []
         await asyncio.to_thread(check_folder, self._folder)
-        faults = []
-        for tenant, path in await asyncio.to_thread(lambda: list(_files(self._folder or Path()))):
+        faults: list[str] = []
+        for tenant, path in await asyncio.to_thread(_files, self._folder, faults):
             if (tenant, path.stem) in self._prompts:
                 continue
             try:
@@ -461,18 +462,27 @@ class StagedPrompts:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ``ConfigError`` if ``prompts.dir`` is no folder. Runs on: a thread."""
+    """Raise ``ConfigError`` if ``prompts.dir`` is no folder, or cannot be read. Runs on: a thread."""
     if not folder.is_dir():
         raise ConfigError(f"prompts.dir: {folder} is not a folder; make it, or leave the key empty")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise ConfigError(f"prompts.dir: {folder} cannot be read")
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the prompt files in a folder and in its tenants' folders, each with its tenant."""
+def _files(folder: Path, faults: list[str]) -> list[tuple[str, Path]]:
+    """Return the prompt files in a folder and in its tenants' folders, each with its tenant. A sentence for each folder of a
+    tenant that cannot be read is added to ``faults``.
+    """
+    found: list[tuple[str, Path]] = []
     for path in sorted(folder.iterdir()):
         if path.is_dir() and PROMPT_ID.fullmatch(path.name):
-            yield from ((path.name, inner) for inner in sorted(path.iterdir()) if _is_prompt(inner))
+            try:
+                found += [(path.name, inner) for inner in sorted(path.iterdir()) if _is_prompt(inner)]
+            except OSError as error:
+                faults.append(f"prompts.dir: {path.name}: {error.strerror}")
         elif _is_prompt(path):
-            yield "", path
+            found.append(("", path))
+    return found
 
 
 def _is_prompt(path: Path) -> bool:

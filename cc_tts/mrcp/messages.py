@@ -61,7 +61,7 @@ class OpenSpeech(Message, frozen=True):
 
 
 class StartSpeech(Message, frozen=True):
-    """It is the turn of this speech."""
+    """Start this speech: it is next in its session."""
 
     speech_id: int
 

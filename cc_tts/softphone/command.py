@@ -53,7 +53,7 @@ class ProgressEvents:
         bisect.insort(self._held, event, key=lambda each: each["at_ns"])
 
     def due(self, now_ns: int | None = None) -> Iterator[dict[str, Any]]:
-        """Those that nothing can come before any more, oldest first; without ``now_ns`` all: the call is over."""
+        """Yield the entries that no other can precede any more, oldest first; without ``now_ns`` all: the call is over."""
         while self._held and (now_ns is None or self._held[0]["at_ns"] <= now_ns - self.HELD_NS):
             yield self._held.pop(0)
 

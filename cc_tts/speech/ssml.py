@@ -67,9 +67,9 @@ _CLOSING: Final = ".!?…。！？\"'”’»"
 
 
 def from_ssml(ssml: str, style: TextContent = _NO_STYLE, *, pointer: str = "/ssml") -> SequenceContent:
-    """The parts of a document, spoken as ``style`` says where it says nothing itself. ``pointer`` is where it lies in a
-    request. Raises ``SsmlMalformed``, with line and column, for what is not well-formed XML, without a ``speak`` element,
-    with a document type, or beyond one of the bounds.
+    """Return the parts of a document; ``style`` holds where the document says nothing itself. ``pointer`` is where it lies
+    in a request. Raises ``SsmlMalformed``, with line and column, for what is not well-formed XML, without a ``speak``
+    element, with a document type, or beyond one of the bounds.
     """
     return _Reader(replace(style, strips_markup=False), pointer).read(ssml)
 

@@ -330,7 +330,7 @@ def _context(before: str, text: str, rules: str) -> str:
 
 
 def _with_words(places: list[Place], spoken: str, source: str) -> list[Place]:
-    """Those of the places at which more than spaces and marks was replaced."""
+    """Return the places at which more than spaces and marks was replaced."""
     return [
         place for place in places if has_speech(spoken[place[0] : place[1]]) or has_speech(source[place[2] : place[3]])
     ]

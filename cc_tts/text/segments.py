@@ -88,7 +88,7 @@ def _limit_for(limit: int, text: str) -> int:
 
 
 def _outside_markup(text: str, ends: list[int]) -> list[int]:
-    """Those of the ends that are not inside bold text, code or the words of a link, of which the other half follows."""
+    """Return the ends that are not inside bold text, code or the words of a link, of which the other half follows."""
     return [end for end in ends if not _is_open(text[:end])]
 
 

@@ -104,7 +104,7 @@ _COURTS = frozenset(
         "resp",
     }
 )
-"""They are short forms in capitals alone: the app and what is super are words."""
+"""These are short forms with a capital only: ``app`` and ``super`` are words."""
 _CITATION_GOES_ON = re.compile(
     r"(?:App|Ct|Cl|Div|Rs?|Civ|Crim|Evid|P|Supp|Rptr|Cir|Cong|Sess|Code|Rule|No)\b"
     r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\b"

@@ -127,7 +127,7 @@ class OtlpExport:
         """Spans that were sent or given up; only the thread that sends changes it."""
 
     def __call__(self, span: Span) -> None:
-        """Send a span some time; it is dropped if too many wait. Never blocks."""
+        """Queue a span for sending; it is dropped if too many wait. Never blocks."""
         if self._num_taken - self._num_done >= MAX_QUEUED:  # before the processor would drop it
             self._count("dropped", 1)
             return

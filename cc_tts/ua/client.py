@@ -70,7 +70,7 @@ class _UaProcess:
         self.sip_call_ids: dict[str, str] = {}  # of the incoming calls
         self.active_pjsua_calls = 0
         self.lets_calls_in = True
-        """It begins so, and says when that has changed."""
+        """A process begins like this, and reports changes."""
         self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.reloaded: messages.ApplySettings | None = None
         self._answers: dict[object, asyncio.Future[Any]] = {}

@@ -281,7 +281,7 @@ class LegMedia(CallMedia):
     # --- what the server hears -------------------------------------------------------------------------------------
 
     def set_listening(self, directions: tuple[messages.AudioDirection, ...]) -> None:
-        """Without ``in`` nothing is decoded."""
+        """Keep the frames of these directions; received audio is decoded with ``in`` only."""
         before = self._receivers
         super().set_listening(directions)
         if self._port is None:

@@ -10,7 +10,7 @@ from cc_tts.calls.prompts.utterance import CompletionCause, Interrupter
 from cc_tts.processes.channel import kinds_of
 
 StreamId = Annotated[int, Meta(ge=-(2**53), le=2**53)] | Annotated[str, Meta(max_length=128)]
-"""The client's own, of one message."""
+"""The client's own id of one message."""
 TokensStatus = Literal["ok", "full", "interrupted"]
 
 

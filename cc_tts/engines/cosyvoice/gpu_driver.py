@@ -41,8 +41,8 @@ def _asked() -> str:
 
 
 def why_no_gpu(torch_version: str, cuda: str, driver: str) -> tuple[str, str]:
-    """Return what is known about it, and what to do. ``cuda`` is the version that PyTorch is built for; empty if it is built
-    without CUDA.
+    """Return why PyTorch sees no GPU, as far as is known, and what to do. ``cuda`` is the version that PyTorch is built
+    for; empty if it is built without CUDA.
     """
     has = (
         f"driver {driver} was found"

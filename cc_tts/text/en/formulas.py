@@ -83,7 +83,7 @@ _SYMBOLS = {chr(code): name for code, name in enumerate(_GREEK, ord("α"))} | {
     "∴": "therefore", "∈": "in", "∫": "the integral of", "⊥": "perpendicular to", "∥": "parallel to", "∝": "proportional to",
 }  # fmt: skip
 _A_SYMBOL = re.compile(f"(?<![Ͱ-Ͽἀ-῿])[{''.join(_SYMBOLS)}](?![Ͱ-Ͽἀ-῿])")
-"""A letter of a Greek word is none."""
+"""A Greek letter is a symbol where it stands alone, and none within a Greek word."""
 
 
 def say_symbols(text: str) -> str:

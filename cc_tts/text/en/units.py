@@ -86,7 +86,7 @@ _DAYS = (
     r"(?!(?<=\b[23] d)\s(?:print|model|scan|draw|view|render|animat|movie|film|glass|game|graphic|image|object"
     r"|art|shape|effect))\.?"
 )
-"""10 d of a medicine; a 3 d printer is none of days."""
+"""10 d of a medicine are days; 3 d of a printer is not."""
 _LONGEST_MEASURE = 40
 _MEASURE_BEFORE = re.compile(rf"\d[ -]?({_LONGEST_FIRST})\.?$")
 _DOSES = "mg|mcg|ug|μg|ng|g|mEq|mmol|IU|mL|ml|units?"

@@ -97,7 +97,7 @@ class CompiledLexicon:
         return not own or subtags(own)[0] == subtags(language)[0] or rule_set(own) == rule_set(language) != "none"
 
     def starts_among(self, words: AbstractSet[str], starts: AbstractSet[str]) -> AbstractSet[str]:
-        """Those with which an entry begins."""
+        """Return the words with which an entry begins."""
         return (self._lengths.keys() & words) | (self._anywhere & starts)
 
     def longest(self, text: str, folded: str, position: int, starts: Sequence[str]) -> Entry | None:

@@ -118,7 +118,7 @@ def _month_day(match: re.Match[str]) -> str:
 
 
 def _day(month: str, day: str) -> str:
-    """It is empty if there is no such day."""
+    """Return the day in words; empty if there is no such day."""
     is_day = 1 <= int(month) <= 12 and 1 <= int(day) <= 31  # noqa: PLR2004 - months of a year, days of a month
     return f"{int(month)}月{int(day)}日" if is_day else ""
 

@@ -128,7 +128,7 @@ def _sum(match: re.Match[str]) -> str:
 
 
 def _currency(match: re.Match[str]) -> str:
-    """A ``$`` in traditional characters is the dollar of the place, 元, unless America is named."""
+    """In a text of traditional characters ``$`` is the local dollar, 元, unless America is named."""
     is_local = match["sign"] == "$" and TRADITIONAL.search(match.string) and "美" not in match.string
     return "元" if is_local else _SUMS[match["sign"]]
 

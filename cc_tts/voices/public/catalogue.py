@@ -165,7 +165,7 @@ def _hibari_voices() -> list[PublicVoice]:
 
 
 def of_language(language: str, voices: tuple[PublicVoice, ...]) -> list[PublicVoice]:
-    """Those that speak the language of a BCP 47 tag; those of the same region come first."""
+    """Return the voices that speak the language of a BCP 47 tag; those of the same region come first."""
     tag = normalised_language(language)
     primary = tag.partition("-")[0]
     found = [each for each in voices if normalised_language(each.language).partition("-")[0] == primary]

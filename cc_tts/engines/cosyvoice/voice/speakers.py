@@ -171,7 +171,7 @@ def generation_of_fingerprint(fingerprint: str) -> int:
 
 
 def _with_short_reference(speaker: Speaker) -> Speaker:
-    """The speaker, but that a reference which is none or too long for the language model is not given to it."""
+    """Return the speaker without its reference for the language model, if that is empty or too long."""
     if speaker.mode != "zero_shot" or 0 < len(speaker.llm_tokens) <= MAX_LM_TOKENS:
         return speaker
     return replace(speaker, mode="cross_lingual", prompt_text="", prompt_text_ids=None, llm_tokens=_NO_TOKENS)

@@ -94,7 +94,7 @@ class SplitModel:
         )
 
     def admit(self, statistics: Statistics, tokens: list[int], style: Samples) -> None:
-        """Make the vocoder that can speak with a voice too. A sentence of the voice tells whether integers are faster."""
+        """Make the vocoder speak with one more voice. A sentence of the voice shows whether integers are faster."""
         known = self._ranges
         if self._vocoder is None or any(np.any(v > HEADROOM * known[k]) for k, v in statistics.ranges.items()):
             self._ranges = largest([known, statistics.ranges])

@@ -42,7 +42,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Those of a voice, at natural speed."""
+    """The statistics of a voice at natural speed."""
 
     lines: Mapping[str, Array]
     """Each norm has for each channel intercept and slope of the mean and of the mean of squares, and the least variance."""
@@ -92,7 +92,7 @@ def silent_frames(audio: Array, samples_a_frame: int) -> tuple[int, int]:
 
 
 def load(path: Path) -> Statistics | None:
-    """Those that were kept in a file; ``None`` if there is none or it is damaged."""
+    """Return the statistics that were kept in a file; ``None`` if there is none or it is damaged."""
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             lines = {name: kept[name] for name in kept.files if not name.startswith(_RANGE) and name not in _OTHERS}

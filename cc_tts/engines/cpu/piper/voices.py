@@ -29,7 +29,7 @@ _PAD: Final = "_"
 _END: Final = "$"
 _FULL_WIDTH: Final = {".": "。", ",": "，", "?": "？", "!": "！", ":": "：", ";": "；"}
 PYPINYIN: Final = "pip install -r requirements/kokoro.txt or 'WHEEL[kokoro]', or `make voices`"
-"""Advice on how to get it."""
+"""How to install the package pypinyin."""
 _MAX_DESCRIPTION_BYTES: Final = 4 << 20  # unmeasured
 
 

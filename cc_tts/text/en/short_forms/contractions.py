@@ -54,7 +54,7 @@ def written_out(short: str, *, may_be_cut: bool) -> str | None:
 
 
 def done(short: str) -> str | None:
-    """The participle that is written short with an apostrophe: ``auth'd`` of "authorized"; that'd is none."""
+    """The participle that is written short with an apostrophe: ``auth'd`` of "authorized"; ``that'd`` is no participle."""
     letters = short.lower()
     if letters in common_words():
         return None

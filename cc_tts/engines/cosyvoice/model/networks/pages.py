@@ -53,12 +53,12 @@ class Pages:
         return cls(kept, scales, form.in_place, form.fused)
 
     def __getitem__(self, index: int) -> "Pages":
-        """Those of one layer, a view."""
+        """Return the pages of one layer, as a view."""
         scales = None if self.scales is None else self.scales[index]
         return Pages(self.kept[index], scales, self.in_place, self.fused)
 
     def apart(self) -> "tuple[Pages, ...]":
-        """Those of each layer, for compiled code, which copies all of what it writes a part of."""
+        """Return the pages of each layer, for compiled code, which copies all of what it writes a part of."""
         scales = [None] * len(self.kept) if self.scales is None else list(self.scales)
         if self.in_place:
             return tuple(Pages(*each, True, self.fused) for each in zip(self.kept, scales, strict=True))  # noqa: FBT003

@@ -47,20 +47,30 @@ SIBLINGS: Final = {
 }  # fmt: skip
 """Currencies of the same name: what the names have in common is what people say (dollars, not US dollars)."""
 OWN: Final[Json] = {
-    "pl": {"money": {"PLN": {"one": "złoty", "few": "złote", "other": "złotych"}}},
-    "tr": {"money": {"TRY": {"other": "lira"}}, "units": {"km/h": {"other": "saatte {0} kilometre"}}},
+    "pl": {"money": {"PLN": {"one": "złoty", "few": "złote", "other": "złotych"}}, "short_days": {"pn": "poniedziałek"}},
+    "tr": {
+        "money": {"TRY": {"other": "lira"}, "USD": {"other": "dolar"}, "GBP": {"other": "sterlin"}},
+        "units": {"km/h": {"other": "saatte {0} kilometre"}},
+    },
+    "ru": {"per": "в", "signs": {"м": "m"}},
+    "cs": {"per": "za"},
+    "sk": {"per": "za"},
+    "hr": {"per": "po"},
     "hu": {"money": {"HUF": {"other": "forint"}}},
     "uk": {"money": {"UAH": {"one": "гривня", "few": "гривні", "other": "гривень"}}},
     "bg": {"money": {"BGN": {"one": "лев", "other": "лева"}}},
     "he": {"money": {"ILS": {"one": "שקל", "other": "שקלים"}}},
-    "th": {"money": {"THB": {"other": "บาท"}}},
+    "th": {"money": {"THB": {"other": "บาท"}}, "signs": {"ม": "m"}},
     "vi": {
         "money": {"VND": {"other": "đồng"}}, "date": "{d} {m} năm {y}",
-        "units": {"%": {"other": "{0} phần trăm"}, "km/h": {"other": "{0} ki lô mét trên giờ"}},
+        "units": {
+            "%": {"other": "{0} phần trăm"}, "km/h": {"other": "{0} ki lô mét trên giờ"}, "h": {"other": "{0} giờ"},
+        },
+        "per": "mỗi", "short_days": {f"T{day}": f"thứ {day}" for day in range(2, 8)},
     },
     "id": {"money": {"IDR": {"other": "rupiah"}, "MYR": {"other": "ringgit"}}, "signs": {"km/jam": "km/h"}},
     "pt": {"money": {"BRL": {"one": "real", "other": "reais"}}},
-    "ar": {"units": {"%": {"other": "{0} بالمائة"}}},
+    "ar": {"units": {"%": {"other": "{0} بالمائة"}}, "signs": {"كغ": "kg", "ملغ": "mg", "مل": "ml"}},
     "ko": {"money": {"KRW": {"other": "원"}}, "units": {"%": {"other": "{0}퍼센트"}}},
     # In kana: espeak-ng reads no Han in Japanese.
     "ja": {
@@ -93,11 +103,14 @@ def words_of(language: str) -> Json:
         "months": own.get("months") or list(locale.months["format"]["wide"].values()),
         "date": own.get("date") or _date(locale.date_formats["long"].pattern),
         "day_and_month": own.get("day_and_month") or _date(locale.datetime_skeletons["MMMMd"].pattern),
+        "short_months": dict(_short(locale.months)),
+        "short_days": dict(_short(locale.days)) | own.get("short_days", {}),
         "is_year_first": short.startswith("y"),
         "groups_by_spaces": locale.number_symbols["latn"]["group"].isspace(),
         "decimal": locale.number_symbols["latn"]["decimal"],
         "plurals": "".join(PLURAL_LETTERS[rule(number)] for number in (*range(PLURALS), 1.5)),
-        "per": re.sub(r"\{.\}|/|毎", "", data["compound_unit_patterns"]["per"]["long"]["compound"]).strip(),
+        "per": own.get("per")
+        or re.sub(r"\{.\}|/|毎", "", data["compound_unit_patterns"]["per"]["long"]["compound"]).strip(),
         "units": unit_forms | {unit: _different(forms) for unit, forms in own.get("units", {}).items()},
         "signs_of_units": dict(_signs_of_units(data["unit_patterns"])) | own.get("signs", {}),
         "money": money,
@@ -114,6 +127,16 @@ def _date(pattern: str) -> str:
         r"('[^']*')|([ML]+|d+|y+)", lambda match: match[1] or "{" + match[2][0].lower().replace("l", "m") + "}", quoted
     )
     return " ".join(fields.replace("'", "").split())
+
+
+def _short(names: Json) -> Iterator[tuple[str, str]]:
+    """What is written for a month or a day in short, without its full stop, and the word for it."""
+    full = names["format"]["wide"]
+    for widths in names.values():
+        for key, name in widths.get("abbreviated", {}).items():
+            short = re.sub(r"^(?:de |d[’'])|[.׳॰]$", "", name)
+            if len(short) > 1 and not re.search(r"[\d\s]", short) and short.lower() not in full[key].lower().split():
+                yield short, re.sub(r"^(?:de |d[’'])", "", full[key])
 
 
 def _forms(patterns: Json) -> dict[str, str]:

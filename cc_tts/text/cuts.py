@@ -15,6 +15,7 @@ _DIGIT_BEFORE = re.compile(r"[年月日号点时分元度℃%％]—$|\d#?[\"'�
 _DIGIT_AFTER = re.compile(r"\s{0,2}[+$£€¥￥(]?\d")
 _DATE_PART_BEFORE = re.compile(
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\.?,$"
+    r"|(?<![^\W\d_])[^\W\d_]{2,5}\.,$|\b[Nn][or]:$"  # Di., wt., ter., No: 12
 )
 _NAME_OR_NUMBER_GOES_ON = re.compile(r"\s(?:ext|x\d|Jr|Sr|Inc|Ltd|LLC|Ph)")
 _LATIN_BEFORE = re.compile(r"(?<![A-Za-z])(?:e\.g|i\.e)\.,$")

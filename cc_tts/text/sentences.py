@@ -11,6 +11,7 @@ from typing import Literal
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import long_cut
 from cc_tts.text.language import latin_language_of
+from cc_tts.text.others.abbreviations import NAME_BEHIND, NUMBER_BEHIND, never_last, short_words
 
 MAX_SENTENCE_CHARS = 400
 """A sentence without an end is cut at about this many characters (unmeasured)."""
@@ -24,6 +25,9 @@ _LETTER = "A-Za-zÀ-ɏͰ-ԯ"
 _WORD_BEFORE = re.compile(rf"[{_LETTER}][{_LETTER}.'’]*$|\d+$")
 _INITIALS = re.compile(rf"(?:[{_LETTER}]\.)*[{_LETTER}]|(?:[A-Z][a-z]{{0,3}}\.)+[A-Z][a-z]{{0,3}}")
 """Degrees such as Ph.D. and B.Sc. count as initials."""
+_NUMBER_OF_PART = re.compile(r"\d|[IVX]{1,6}\b")
+_GERMAN_COMPOUND = re.compile("[a-zß]{3}(?:str|nr)$")
+"""Hauptstr. and Kundennr. are followed by a number."""
 _LONGEST_SHORT_FORM = 7
 """Letters; unmeasured. None of :func:`common_words` is longer."""
 BEGINS_SENTENCE = re.compile(
@@ -37,6 +41,8 @@ _BEFORE_ORDINAL = re.compile(
 )
 _KEY_IS_PRESSED = re.compile(r"\b(?:[Dd]rück|[Ww]ähl|[Tt]ipp)\w*\s[^.!?]*$|\b(?:Taste|Ziffer)\b")
 _LONGEST_ORDINAL = 2
+_DAY_BEFORE = re.compile(r"(?<![\d.])\d{1,2}\.\s?$")
+"""A day before its month: 27.11."""
 _WITH_ORDINAL_STOPS = frozenset({"de", "da", "nb", "sv", "fi", "cs", "sk", "hr", "hu", "pl", "tr"})
 """Languages that write ordinal numbers with a full stop, of those that are told by words; and Swedish, for which a few words
 of Danish may be taken."""
@@ -215,27 +221,53 @@ def _ends(text: str, candidate: re.Match[str], *, is_complete: bool) -> bool | N
 def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool | None:
     match = _WORD_BEFORE.search(before[-_LOOK_BACK_CHARACTERS:])
     if match is None:
-        return True
+        return _ends_behind_other_letters(before, following, is_complete=is_complete)
     written = match.group()
     before = before[: -len(written)]
     if written.isdigit():
-        if not has_speech(before):  # the number of an item in a list
-            return False
-        if len(written) > _LONGEST_ORDINAL or not _has_ordinals(before):
-            return True
-        if not is_complete and (not following or _PERHAPS_MONTH.fullmatch(following)):
-            return None
-        return not _is_ordinal(before, following)
+        return _ends_behind_number(written, before, following, is_complete=is_complete)
     kind = _kind(written, before)
-    if kind in {"word", "name"}:
+    short = re.split("['’]", written)[-1]
+    if kind == "name" or (kind == "word" and short not in _short_forms_elsewhere(written)):
         return kind == "word"
     if not is_complete and (not following or _PERHAPS_MORE.fullmatch(following)):
         return None
+    if kind in {"word", "unknown"} and _NUMBER_OF_PART.match(following) and short in never_last(NUMBER_BEHIND):
+        return False
+    if kind == "word":
+        return not following[:1].islower() or written in common_words()
     return not following or _ends_after_short_form(written.lower(), kind, following)
+
+
+def _short_forms_elsewhere(written: str) -> frozenset[str]:
+    """The short forms of other languages that a word may be; an English word is one only before a number."""
+    return never_last(NUMBER_BEHIND) if written in common_words() else short_words()
+
+
+def _ends_behind_number(written: str, before: str, following: str, *, is_complete: bool) -> bool | None:
+    if not has_speech(before):  # the number of an item in a list
+        return False
+    if _DAY_BEFORE.search(before):
+        return None if not following and not is_complete else not following[:1].islower()
+    if len(written) > _LONGEST_ORDINAL or not _has_ordinals(before):
+        return True
+    if not is_complete and (not following or _PERHAPS_MONTH.fullmatch(following)):
+        return None
+    return not _is_ordinal(before, following)
+
+
+def _ends_behind_other_letters(before: str, following: str, *, is_complete: bool) -> bool | None:
+    """Whether it ends one: not within ``डॉ. वर्मा``, ``3 พ.ย. 2569`` and the like."""
+    word = before[-_LOOK_BACK_CHARACTERS:].rpartition(" ")[2]
+    if not following and not is_complete and word in short_words():
+        return None
+    return word not in never_last(NAME_BEHIND) and not (word in short_words() and following[:1].isdigit())
 
 
 def _kind(written: str, before: str) -> _Kind:
     word = written.lower()
+    if written in never_last(NAME_BEHIND) or _GERMAN_COMPOUND.search(written):
+        return "name"
     may_be_unit = len(word) <= _LONGEST_UNIT and (written.islower() or (written.isupper() and len(word) > 1))
     if word in _NEVER_LAST or (word in _TITLES and written[0].isupper()):
         return "name"
@@ -258,6 +290,8 @@ def _kind(written: str, before: str) -> _Kind:
 
 
 def _ends_after_short_form(word: str, kind: _Kind, following: str) -> bool:
+    if following[0] in ",;:":
+        return False
     if kind == "seldom last":
         return BEGINS_SENTENCE.match(following) is not None
     if kind != "listed" and (following[0].islower() or following[0] in _GOES_ON_WITH):

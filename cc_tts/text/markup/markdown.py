@@ -35,7 +35,7 @@ _NAMES_NUMBERS = re.compile(
 )
 _SLICE_CHARS: Final = 200
 """A text is searched for something to say in slices of this length; unmeasured."""
-_ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、][\"'”’)\]*_]*\s*$")
+_ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、।؟،؛۔][\"'”’)\]*_]*\s*$")
 
 
 def _row(match: re.Match[str]) -> str:
@@ -113,6 +113,7 @@ _without_inline_markup = rewriter(
         r"\g<text>",
     ),
     (r"(?<![\w*\\])(?P<mark>[*_])(?=[^\s*_])(?P<text>[^*_\n]+?)(?<=[^\s*_])(?P=mark)(?![\w*])", r"\g<text>"),
+    (r"(?<![\w*\\])\*(?=[^\s*_])(?P<text>[^*_\n]+?)(?<=[^\s*_])\*(?=[가-힣ぁ-ヿ])", r"\g<text>"),  # before a particle
     (r"\\([!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-])", r"\1"),
     (
         r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});",

@@ -7,7 +7,6 @@ Unicode CLDR by ``lab/cldr_words.py``; ``abbreviations.tsv`` has those that CLDR
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from importlib import resources
@@ -17,8 +16,12 @@ from num2words import num2words
 
 from cc_tts.text.characters import digits_to_ascii
 from cc_tts.text.language import UNSPACED, subtags
+from cc_tts.text.others.abbreviations import NUMBER_BEHIND, abbreviations
+from cc_tts.text.others.days import clock_rules, day_rules, dotted_clock_rules
+from cc_tts.text.others.names import first_rules, last_rules, middle_rules, names_of_signs
 from cc_tts.text.sentences import precedes_ordinal
 from cc_tts.text.substitution import rewriter
+from cc_tts.text.web_addresses import with_stand_ins
 
 _ORDINAL_DAYS: Final = {"de": "{}n", "da": "{}", "nb": "{}", "fi": "{}"}
 """Languages whose days are ordinal numbers that num2words knows, with the ending that they have behind am and vom."""
@@ -28,20 +31,37 @@ _HOUR_WORDS: Final = {"de": "Uhr", "nl": "uur"}
 """They stand behind a time, and are said between its numbers."""
 _BEFORE_DAYS: Final = {"de": "[Aa]m|[Vv]om|[Zz]um|[Aa]b|[Bb]is|[Ss]eit|[Dd]e[mnr]"}
 """The words behind which ``3.11.`` is a day and no version."""
+_BEFORE_SLASHED: Final = {
+    "es": "el|del|al", "fr": "le|du|au", "it": "il|del|dal|al", "pt": "em|dia|até", "vi": "ngày|hạn", "id": "tanggal|tempo",
+}  # fmt: skip
+"""The words behind which ``5/12`` is a day."""
 _AND_CENTS: Final = {"es": "con ", "it": "e ", "pt": "e ", "ca": "amb "}
 _DOLLAR_IS_PESO: Final = frozenset({"mx", "ar", "cl", "co", "uy"})
 _UNSPACED: Final = frozenset({"ja", "ko"})
 """Languages that put no space between a number and the name of a currency."""
-_SAME_SIGNS: Final = {"℃": "°C", "° C": "°C", "％": "%", "٪": "%"}
+_SAME_SIGNS: Final = {
+    "℃": "°C", "° C": "°C", "٪": "%", "㎡": "m²", "m2": "m²", "㎥": "m³", "m3": "m³", "㎏": "kg", "㎞": "km", "㎝": "cm",
+    "㎜": "mm", "㎖": "ml",
+}  # fmt: skip
+_FULL_WIDTH: Final = "#$%&*+-/0123456789:=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
+_ONE_FORM: Final = str.maketrans({chr(ord(each) + 0xFEE0): each for each in _FULL_WIDTH} | {"٫": ".", "٬": ","})
+"""A table for :meth:`str.translate`: characters of full width, but marks, and the marks of Arabic numbers."""
+_NO_SUPERSCRIPTS: Final = re.compile("[^²³]+")
 _YEAR: Final = r"(?:19|20|25)\d\d"
 """A year of our time; Thai counts 543 more."""
 _HOUR: Final = "h"
-_NO_SCALE: Final = r"(?!\s?(?:[Mm]il\w*|[Mm]io|[Mm]rd|[Bb]n|мил\w*|млн|млрд|тыс|тис|tys|tis|mln|mld|tsd)\b)"
-_NO_STOP: Final = r"(?:\.(?=\s?[,;)]|\s[^\W\dA-Z_]))?"
+_SCALE: Final = (
+    r"(?:(?:[Mm]il\w*|[Mm]io\b\.?|[Mm]rd\b\.?|[Bb]n|мил\w*|млн|млрд|тыс\b\.?|тис\b\.?|tys\b\.?|tis|mln|mld|tsd|juta|ribu|triệu|tỷ"
+    r"|مليون|مليار|ألف)\b|लाख|करोड़|हज़ार|अरब|ล้าน|만|억)"
+)
+_OF_MILLIONS: Final = dict.fromkeys(("es", "pt", "fr", "ca", "ro"), "de ") | {"it": "di "}
+_NO_STOP: Final = r"(?:\.(?=\s?[,;)]|\s[^\W\dA-Z_]|\s\d))?"
 """The full stop of an abbreviation, where it certainly ends no sentence."""
 _NO_WORD_BEFORE: Final = rf"(?:(?<![\w.,:/+-])|(?<={UNSPACED})|(?<=[가-힣]))"
-_NO_WORD_BEHIND: Final = r"(?![A-Za-zÀ-ɏ\d/:-]|[.,]\d)"
+_NO_NUMBER_BEFORE: Final = r"(?<!\d)(?<!\d\s)"
+_NO_WORD_BEHIND: Final = r"(?![A-Za-zÀ-ɏḀ-ỿ\d/:-]|[.,]\d)"
 """Around numbers; scripts without spaces have words right beside them."""
+_ENDS_WORD: Final = r"(?![^\W\d_])"
 _LONG_RUN: Final = 7
 """A run of at least this many digits names something, and they are said one by one (unmeasured)."""
 _LONG_GROUP: Final = 4
@@ -58,7 +78,10 @@ def say_signs(text: str, language: str) -> str:
     words = _tables().get(code)
     if words is None:
         return text
-    return words.rules(is_peso=not _DOLLAR_IS_PESO.isdisjoint(others))(digits_to_ascii(text))
+    text = _NO_SUPERSCRIPTS.sub(lambda match: digits_to_ascii(match.group()), text.translate(_ONE_FORM))
+    text, with_addresses = with_stand_ins(text, names_of_signs()[code], " ".join)
+    rules = words.rules(is_peso=not _DOLLAR_IS_PESO.isdisjoint(others))
+    return digits_to_ascii(with_addresses(rules(text)))
 
 
 def decimal_mark(code: str) -> str:
@@ -69,14 +92,8 @@ def decimal_mark(code: str) -> str:
 
 @cache
 def _tables() -> dict[str, "_Words"]:
-    folder = resources.files("cc_tts.text.others")
-    abbreviations: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for line in folder.joinpath("abbreviations.tsv").read_text("utf-8").splitlines():
-        if not line.startswith("#"):
-            code, written, said = line.split("\t")
-            abbreviations[code][written] = said
-    words = json.loads(folder.joinpath("words.json").read_text("utf-8"))
-    return {code: _Words(code, of_language, abbreviations[code]) for code, of_language in words.items()}
+    words = json.loads(resources.files("cc_tts.text.others").joinpath("words.json").read_text("utf-8"))
+    return {code: _Words(code, of_language, abbreviations().get(code, {})) for code, of_language in words.items()}
 
 
 class _Words:
@@ -95,16 +112,29 @@ class _Words:
         spaces = "\u00a0\u202f" + " " * self._words["groups_by_spaces"]
         number = rf"(?:\d{{1,3}}(?:[.,'’{spaces}]\d{{2,3}}){{0,5}}[.,'’{spaces}]\d{{3}}|\d+)"
         amount = rf"(?<![\d.,/:])(?P<whole>{number})(?:(?P<mark>[.,])(?P<part>\d{{1,2}}))?(?![.,:/]?\d)"
-        money, unit = _alternatives(self._words["signs_of_money"], "A-Za-zÀ-ɏ", r"^\W\d_"), _alternatives(self._unit_of)
+        money, unit = (
+            _alternatives(self._words["signs_of_money"], "A-Za-zÀ-ɏḀ-ỿ", r"^\W\d_"),
+            _alternatives(self._unit_of),
+        )
         per = r"(?P<per>\s?/\s?(?=[^\W\d_]{2}))?"
         say_sum = partial(self._sum, is_peso=is_peso)
         minus = self._abbreviations.get("-#")
         telephone = rf"{_NO_WORD_BEFORE}\+?\(?\d{{1,5}}\)?(?:[ .-]{{1,2}}\(?\d{{2,8}}\)?)+{_NO_WORD_BEHIND}"
+        names = sorted(
+            {name for forms in self._words["money"].values() for name in forms.values()}, key=len, reverse=True
+        )
+        named = rf"(?:\s?(?:{'|'.join(map(re.escape, names))}){'' if self._code in _UNSPACED else _ENDS_WORD})?"
+        per_word = (
+            [(r"(?<=\d)\s?/\s?(?=(?!bis\b|ter\b)[^\W\d_]{3})", f" {self._words['per']} ")] if self._words["per"] else []
+        )
         return rewriter(
+            *first_rules(self._code),
+            *day_rules(self._words, names_of_signs()[self._code]["–"]),
             *self._date_rules(),
+            *dotted_clock_rules(self._code),
             *(
                 _abbreviation(*each)
-                for each in sorted(self._abbreviations.items(), key=lambda each: -len(each[0]))
+                for each in sorted(self._abbreviations.items(), key=lambda each: -len(each[0].rstrip("#_ ")))
                 if each[0] != "-#"
             ),
             (rf"{telephone}(?!\s?(?:{money}|{unit}))", _telephone),
@@ -112,13 +142,21 @@ class _Words:
                 rf"{_NO_WORD_BEFORE}\d{{{_LONG_RUN},}}{_NO_WORD_BEHIND}(?!\s?(?:{money}))",
                 lambda match: " ".join(match.group()),
             ),
-            (rf"(?P<sign>{money})\s?{amount}{_NO_SCALE}(?:\s(?P<code>{money}))?{per}", say_sum),
+            *middle_rules(self._code),
+            *clock_rules(self._code),
+            (
+                rf"{_NO_NUMBER_BEFORE}(?P<sign>{money})\s?(?P<amount>\d[\d.,]*)\s?(?P<scale>{_SCALE}){named}",
+                self._scaled_sum,
+            ),
+            (rf"{_NO_NUMBER_BEFORE}(?P<sign>{money})\s?{amount}(?:\s?(?P<code>{money}))?{named}{per}", say_sum),
             (rf"{amount}\s?(?P<sign>{money}){_NO_STOP}{per}", say_sum),
             *([(rf"(?:(?<![\w.)-])|(?<={UNSPACED}))[-\u2212](?=\d)", f"{minus} ")] if minus else ()),
             (rf"(?<![\d.,:])(?P<number>\d{{1,2}})\s?(?P<unit>{_HOUR})(?P<minutes>[0-5]\d)(?!\d)", self._quantity),
             (rf"(?P<number>\b\d{{1,2}}:\d\d)\s?(?P<unit>{_HOUR})(?![\w/'’])", self._quantity),
             (r"(?<![\d.,])(?P<unit>[%٪])(?P<number>\d+(?:[.,]\d+)?)", self._quantity),
             (rf"(?<![\d.,:])(?P<number>{number}(?:[.,]\d+)?)\s?(?P<unit>{unit}){_NO_STOP}", self._quantity),
+            *per_word,
+            *last_rules(self._code, minus or "-"),
         )
 
     def _date_rules(self) -> Iterator[tuple[str, Callable[[re.Match[str]], str]]]:
@@ -135,6 +173,12 @@ class _Words:
         yield rf"{begin}(?P<day>\d\d)(?P<mark>[./])(?P<month>\d\d)(?P=mark)(?P<year>\d\d)(?![./-]?\d)", self._date
         first, second = (month, day) if self._words["is_year_first"] else (day, month)
         yield rf"{begin}(?=0\d/|\d\d/0){first}/{second}(?![\d/])", self._date
+        late = r"(?P<day>1[3-9]|2\d|3[01])"
+        early = r"(?P<month>1[0-2]|[1-9])"
+        first, second = (early, late) if self._words["is_year_first"] else (late, early)
+        yield rf"{begin}(?!24/7\b){first}/{second}(?![\d/])", self._date
+        if before := _BEFORE_SLASHED.get(self._code):
+            yield rf"(?<=\b)(?P<before>(?:{before})\s){day}/{month}(?![\d/])", self._date
         if self._words["is_year_first"]:
             yield rf"{begin}{month}/{day}(?=\s?[（(])", self._date
         if self._code in _ORDINAL_DAYS:
@@ -144,7 +188,12 @@ class _Words:
             )
             yield rf"(?P<before>\b[^\W\d]{{2,}}\s)?(?<![\d.]){day}\.(?=\s[^\W\d_])", self._ordinal
         if word := _HOUR_WORDS.get(self._code):
-            yield rf"(?<![\d.:])(\d{{1,2}})[.:]([0-5]\d)\s?{word}\b", _time_with(word)
+            time = r"(?<![\d.:])(\d{1,2})[.:]([0-5]\d)"
+            yield (
+                rf"{time}(?=\s?[-–]\s?\d{{1,2}}(?:[.:][0-5]\d)?\s?{word}\b)",
+                lambda match: match[1] if match[2] == "00" else f"{match[1]}:{match[2]}",
+            )
+            yield rf"{time}\s?{word}\b", _time_with(word)
         if words := _BEFORE_DAYS.get(self._code):
             yield rf"(?<=\b)(?P<before>(?:{words})\s){day}\.{month}(?P<stop>\.(?!\d))", self._date
 
@@ -192,6 +241,15 @@ class _Words:
             said = f"{self._grouped(whole)}{space}{self._form(forms, int(whole))}{cents}"
         return f"{said} {self._words['per']} " if match["per"] and self._words["per"] else said + (match["per"] or "")
 
+    def _scaled_sum(self, match: re.Match[str]) -> str:
+        """``₹1.5 लाख`` and ``$5 millones``: the currency is said behind the scale."""
+        space = "" if self._code in _UNSPACED else " "
+        link = (
+            _OF_MILLIONS.get(self._code, "") if match["scale"][0] in "mM" and len(match["scale"]) > len("mil") else ""
+        )
+        name = self._form(self._words["money"][self._words["signs_of_money"][match["sign"]]], None)
+        return f"{match['amount']}{space}{match['scale']}{space}{link}{name}"
+
     def _grouped(self, digits: str) -> str:
         """A long number with the marks of the language between its thousands, so that it is not read digit by digit."""
         mark = "." if self.decimal_mark == "," else ","
@@ -206,9 +264,10 @@ class _Words:
         if unit not in self._units:
             return match.group()
         number = re.sub(r"[\s'’]", "", match["number"])
-        said = self._form(self._units[unit], int(number) if number.isdigit() else None).format(number)
+        form = self._form(self._units[unit], int(number) if number.isdigit() else None)
+        said = (_without_said(form, match) if form[0] != "{" else form).format(number)
         minutes = match.groupdict().get("minutes")
-        return f"{said} {minutes}" if minutes else said
+        return f"{said} {minutes}" if minutes and int(minutes) else said
 
     def _form(self, forms: Mapping[str, str], number: int | None) -> str:
         """The plural form for a number, ``None`` being a fraction."""
@@ -220,11 +279,25 @@ class _Words:
         return forms.get(letter) or forms.get("o") or next(iter(forms.values()))
 
 
+def _without_said(form: str, match: re.Match[str]) -> str:
+    """The words for a unit, without those before the number that stand there already: 시속 120km/h."""
+    before = form.partition("{")[0]
+    return (
+        form.removeprefix(before)
+        if match.string.endswith(before.strip(), 0, len(match.string[: match.start()].rstrip()))
+        else form
+    )
+
+
 def _time_with(word: str) -> Callable[[re.Match[str]], str]:
     return lambda match: f"{match[1]} {word}" + (f" {int(match[2])}" if int(match[2]) else "")
 
 
-def _alternatives(signs: Iterable[str], ascii_end: str = "A-Za-zÀ-ɏ\\d_/'’²³", other_end: str = "\\w/'’²³") -> str:
+def _alternatives(
+    signs: Iterable[str],
+    ascii_end: str = "A-Za-zÀ-ɏḀ-ỿ\\d_/'’²³",
+    other_end: str = "\\w/'’²³\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e4e",
+) -> str:
     """A pattern for signs that are no part of a word, which for one in ASCII may be a word of another script."""
     return "|".join(
         (r"(?<![^\W\d_])" if each[0].isalpha() else "")
@@ -236,12 +309,14 @@ def _alternatives(signs: Iterable[str], ascii_end: str = "A-Za-zÀ-ɏ\\d_/'’²
 
 def _abbreviation(written: str, said: str) -> tuple[str, Callable[[re.Match[str]], str]]:
     """The rule for a row of the table of abbreviations."""
-    follows, precedes = written.startswith("# "), written.endswith(" #")
-    sign = written.strip("# ")
+    follows, has_number, is_ending = written.startswith("# "), written.endswith(NUMBER_BEHIND), written.startswith("~")
+    sign = written.strip("#~_ ")
     first = f"[{sign[0]}{sign[0].upper()}]" if sign[0].islower() and len(sign) > 1 else re.escape(sign[0])
-    before = r"(?<=\d)\s?" if follows else r"(?<![^\W_])(?<![^\W_]\.)"
-    after = r"\s?(?=\d)" if precedes else r"(?![^\W_])" if sign[-1] not in ".:/-" else r"(?!\.)"
-    space = " " if precedes else ""
+    before = r"(?<=\d)\s?" if follows else r"(?<=[^\W\d_])" if is_ending else r"(?<![^\W_])(?<![^\W_]\.)"
+    if sign == "min.":  # behind a number it is a unit
+        before += r"(?<!\d )"
+    after = r"\s?(?=\d|[A-Z]{1,4}-?\d)" if has_number else r"(?![^\W_])" if sign[-1] not in ".:/-" else r"(?!\.)"
+    space = " " if has_number else ""
 
     def say(match: re.Match[str]) -> str:
         ends_text = sign[-1] == "." and not match.string[match.end() :].strip()
@@ -257,7 +332,7 @@ def _telephone(match: re.Match[str]) -> str:
     """A telephone number, which is said digit by digit if one of its groups is long or has a zero before it."""
     groups = re.findall(r"\d+", match.group())
     is_years = all(re.fullmatch(_YEAR, group) for group in groups)
-    is_number = all(len(group) == 3 for group in groups[1:]) and groups[0][0] != "0"  # noqa: PLR2004 - thousands
+    is_number = "-" not in match.group() and all(len(group) == 3 for group in groups[1:]) and groups[0][0] != "0"  # noqa: PLR2004 - thousands
     is_short = sum(map(len, groups)) < _LONG_RUN
     if is_years or is_number or is_short or not any(map(_is_said_by_digits, groups)):
         return match.group()

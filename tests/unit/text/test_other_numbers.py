@@ -1,5 +1,7 @@
 """Numbers in words for engines that read no digits."""
 
+import json
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from cc_tts.text.chunker import Chunker, Chunking
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.others.names import names_of_signs
 from cc_tts.text.others.numbers import say_numbers
 from cc_tts.text.others.signs import say_signs
 
@@ -22,6 +25,11 @@ def test_table_of_written_and_spoken() -> None:
     normalizer = Normalizer()
     heard = [(written, say_numbers(normalizer.normalize(written, language), language)) for language, written, _ in rows]
     assert heard == [(written, wanted) for _, written, wanted in rows]
+
+
+def test_each_language_with_words_has_names_of_signs() -> None:
+    words = resources.files("cc_tts.text.others").joinpath("words.json").read_text("utf-8")
+    assert set(json.loads(words)) == set(names_of_signs())
 
 
 def test_table_of_signs_and_dates() -> None:

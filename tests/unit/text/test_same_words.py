@@ -63,6 +63,9 @@ def written_lines() -> Iterator[tuple[str, str]]:
     for language in ("en-US", "en-GB", "zh"):
         for row in (DATA / f"{language}.tsv").read_text().splitlines():
             yield language, row.partition("\t")[0]
+    for row in (DATA / "signs.tsv").read_text().splitlines():
+        language, written, _ = row.split("\t")
+        yield language, written
     for row in (DATA / "markup.tsv").read_text().splitlines():
         yield "en-US", row.partition("\t")[0].replace("\\n", "\n").replace("\\\\", "\\")
 

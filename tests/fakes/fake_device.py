@@ -80,6 +80,10 @@ class _Slot:
 class FakeFront:
     max_words = 60
 
+    def __init__(self) -> None:
+        self.num_calls = 0
+        """Texts that were cut or turned into tokens."""
+
     def instruction(self, text: str) -> tuple[int, ...]:
         return tuple(range(1, 1 + len(text.split())))
 
@@ -99,6 +103,7 @@ class FakeFront:
         return without_pronunciations(text)
 
     def cut(self, text: str, instruction: Sequence[int] = ()) -> tuple[str, str]:
+        self.num_calls += 1
         return text, ""
 
     def begin_interleaved(self, voice_id: str, instruction: Sequence[int] = ()) -> Bistream:
@@ -106,6 +111,7 @@ class FakeFront:
         return Bistream(instruction, speech_ids=IDS)
 
     def text_ids(self, voice_id: str, text: str, instruction: Sequence[int] = ()) -> tuple[int, ...]:
+        self.num_calls += 1
         assert voice_id in VOICES
         return tuple(0 if word == MUTE else 1 + zlib.crc32(word.encode()) % 100 for word in text.split())
 

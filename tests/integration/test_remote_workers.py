@@ -124,10 +124,16 @@ ESPEAK: dict[str, Any] = {"engine": "espeak"}
 """For what does not depend on the engine: this one loads in no time."""
 
 
-def engine_of(*workers: str, remote: RemoteConfig | None = None, **settings: Any) -> WorkerEngine:
+def engine_of(
+    *workers: str,
+    remote: RemoteConfig | None = None,
+    metrics: Metrics | None = None,
+    on_elsewhere: Callable[[RemoteWorkers], object] = lambda _workers: None,
+    **settings: Any,
+) -> WorkerEngine:
     tts = TtsConfig(engine="onnx", devices=(), workers=workers, worker_start_timeout_s=WITHIN_S)
     config = Config(tts=dataclasses.replace(tts, **settings), remote=remote or RemoteConfig())
-    engine = make_engine(config)
+    engine = make_engine(config, metrics=metrics, on_elsewhere=on_elsewhere)
     assert isinstance(engine, WorkerEngine)
     return engine
 
@@ -179,12 +185,16 @@ def durations_ms(chunks: Sequence[SpeechChunk], num_chunks: int) -> list[float]:
 eventually = partial(until_true, timeout_s=WITHIN_S)
 
 
+def ready_in(engine: WorkerEngine) -> list[str]:
+    return [link.name for link in engine.workers if link.is_ready]
+
+
 async def ready(engine: WorkerEngine, num_workers: int) -> None:
-    await eventually(lambda: len(engine._ready) == num_workers)
+    await eventually(lambda: len(ready_in(engine)) == num_workers)
 
 
 def serving(engine: WorkerEngine, *workers: Worker) -> Worker:
-    (name,) = [link.name for link in engine._workers if link.streams]
+    (name,) = [link.name for link in engine.workers if link.streams]
     return next(worker for worker in workers if worker.url == name)
 
 
@@ -223,19 +233,20 @@ async def test_two_servers_share_a_worker_and_hear_their_own_speech(workers: tup
         await anext(aiter(cancelled))
         await cancelled.cancel()
         assert durations_ms(await heard(kept), 2)[1] > 1000
-        (link,) = second._workers
+        (link,) = second.workers
         await eventually(lambda: link.load is not None and link.load.num_streams == 0)
 
 
 async def test_a_killed_worker_is_replaced_by_another(workers: tuple[Worker, Worker], sentence_ms: float) -> None:
     victim = await Worker.start()
     port = victim.port
-    async with started(engine_of(victim.url, workers[0].url)) as engine:
+    metrics = Metrics()
+    async with started(engine_of(victim.url, workers[0].url, metrics=metrics)) as engine:
         await ready(engine, 2)
         streams = [speak(engine, NUM_CHUNKS) for _ in range(4)]
-        while not all(link.streams for link in engine._workers) and len(streams) < MAX_OPENED:
+        while not all(link.streams for link in engine.workers) and len(streams) < MAX_OPENED:
             streams.append(speak(engine, NUM_CHUNKS))  # one of them was measured as slower, on a busy machine
-        num_on_victim = len(engine._workers[0].streams)
+        num_on_victim = len(engine.workers[0].streams)
         assert 1 <= num_on_victim <= len(streams) - 1
         spoken = await asyncio.gather(
             *(
@@ -246,11 +257,11 @@ async def test_a_killed_worker_is_replaced_by_another(workers: tuple[Worker, Wor
         for chunks in spoken:
             must_be_complete(chunks, sentence_ms)
         num_resumed = sum(any(chunk.is_resumed for chunk in chunks) for chunks in spoken)
-        counted = engine._metrics.registry.get_sample_value("cctts_engine_resumed_total")
+        counted = metrics.registry.get_sample_value("cctts_engine_resumed_total")
         assert counted is not None
         assert num_resumed <= counted  # one of which nothing had come yet is not altered by it
         assert 1 <= counted <= num_on_victim
-        assert engine._metrics.registry.get_sample_value("cctts_engine_room", {"worker": victim.url}) == 0
+        assert metrics.registry.get_sample_value("cctts_engine_room", {"worker": victim.url}) == 0
         await victim.end()
         again = await Worker.start(port=port)
         await ready(engine, 2)
@@ -266,7 +277,7 @@ async def test_a_worker_that_hangs_is_given_up_and_used_again(
         hung = serving(engine, *workers)
         try:
             must_be_complete(await heard_until(stream, 2, lambda: hung.kill(signal.SIGSTOP)), sentence_ms)
-            (lost,) = [link for link in engine._workers if not link.is_ready]
+            (lost,) = [link for link in engine.workers if not link.is_ready]
             assert lost.name == hung.url
             assert lost.down_reason == "3 pings were not answered"
         finally:
@@ -282,7 +293,7 @@ async def test_without_resumption_or_another_worker_a_lost_one_is_an_error(worke
         streams = [speak(engine, NUM_CHUNKS), speak(engine, NUM_CHUNKS), speak(alone, NUM_CHUNKS)]
         for stream in streams:
             await anext(aiter(stream))
-        num_lost = len(engine._workers[0].streams)
+        num_lost = len(engine.workers[0].streams)
         victim.kill()
         *of_two, of_one = await asyncio.gather(*map(heard, streams), return_exceptions=True)
         assert [type(answer).__name__ for answer in of_two].count("WorkerLost") == num_lost
@@ -302,8 +313,8 @@ async def test_a_connection_that_is_cut_or_half_open(
     await proxy.start()
     through = f"grpc://127.0.0.1:{proxy.port}"
     async with started(engine_of(through)) as engine, started(engine_of(workers[1].url)) as witness:
-        (link,) = engine._workers
-        (seen,) = witness._workers
+        (link,) = engine.workers
+        (seen,) = witness.workers
         stream = speak(engine, NUM_CHUNKS)
         await anext(aiter(stream))
         await eventually(lambda: seen.load is not None and seen.load.num_streams == 1)
@@ -328,7 +339,7 @@ async def test_the_engine_behind_a_worker_dies_and_the_connection_stays(
         stream = speak(engine, NUM_CHUNKS)
         victim = serving(engine, *workers)
         children = victim.children()
-        link = next(link for link in engine._workers if link.name == victim.url)
+        link = next(link for link in engine.workers if link.name == victim.url)
         must_be_complete(await heard_until(stream, 2, lambda: os.kill(children[0], signal.SIGKILL)), sentence_ms)
         assert link.is_ready
         await eventually(lambda: link.room > 0)
@@ -337,7 +348,9 @@ async def test_the_engine_behind_a_worker_dies_and_the_connection_stays(
 async def test_a_worker_that_answers_pings_and_gives_no_audio_is_left(
     workers: tuple[Worker, Worker], sentence_ms: float
 ) -> None:
-    async with started(engine_of(*(worker.url for worker in workers), stall_timeout_ms=1000.0)) as engine:
+    metrics = Metrics()
+    urls = [worker.url for worker in workers]
+    async with started(engine_of(*urls, stall_timeout_ms=1000.0, metrics=metrics)) as engine:
         await ready(engine, 2)
         stream = speak(engine, NUM_CHUNKS)
         victim = serving(engine, *workers)
@@ -346,7 +359,7 @@ async def test_a_worker_that_answers_pings_and_gives_no_audio_is_left(
             must_be_complete(await heard_until(stream, 2, lambda: os.kill(child, signal.SIGSTOP)), sentence_ms)
         finally:
             os.kill(child, signal.SIGCONT)
-        assert engine._metrics.registry.get_sample_value("cctts_engine_resumed_total") == 1
+        assert metrics.registry.get_sample_value("cctts_engine_resumed_total") == 1
         await ready(engine, 2)
 
 
@@ -363,7 +376,7 @@ async def test_all_workers_are_lost_and_espeak_speaks_until_one_is_back() -> Non
         assert all(chunk.is_resumed for chunk in await heard(speak(engine)))
         await victim.end()
         again = await Worker.start(port=victim.port)
-        await ready(engine, 1)
+        await eventually(lambda: engine.degraded_because is None)
         assert not any(chunk.is_resumed for chunk in await heard(speak(engine)))
         assert engine.not_ready_because() is None
         await again.end()
@@ -401,20 +414,20 @@ async def test_workers_of_a_name_come_and_go(
     metrics = Metrics()
     elsewhere = RemoteWorkers(Config(tts=tts), clock=MonotonicClock(), metrics=metrics, look_up=look_up)
     async with started(WorkerEngine(tts, [], metrics=metrics, elsewhere=elsewhere)) as engine:
-        assert [link.name for link in engine._ready] == [f"127.0.0.1:{other.port}"]
+        assert ready_in(engine) == [f"127.0.0.1:{other.port}"]
         addresses.append("127.0.0.2")
         await ready(engine, 2)
         addresses.clear()
         await eventually(lambda: any("no name server" in fault for fault in elsewhere.faults))
-        assert len(engine._ready) == 2
+        assert len(ready_in(engine)) == 2
         stream = speak(engine, NUM_CHUNKS)
         await anext(aiter(stream))
-        (used,) = [link for link in engine._workers if link.streams]
+        (used,) = [link for link in engine.workers if link.streams]
         addresses.append(next(each for each in ("127.0.0.1", "127.0.0.2") if each not in used.name))
         await ready(engine, 1)
-        assert used in engine._workers  # until it has spoken to the end
+        assert used in engine.workers  # until it has spoken to the end
         assert not any(chunk.is_resumed for chunk in await heard(stream))
-        await eventually(lambda: used not in engine._workers)
+        await eventually(lambda: used not in engine.workers)
         series = ("cctts_engine_room", {"worker": used.name})
         await eventually(lambda: metrics.registry.get_sample_value(*series) is None)
     await other.end()
@@ -424,11 +437,11 @@ async def test_the_newest_generation_speaks_a_canary_gets_its_share_and_either_t
     workers: tuple[Worker, Worker],
 ) -> None:
     old, new = workers[0], await Worker.start(generation="999.0")
-    engine = engine_of(old.url, new.url)
+    metrics, found = Metrics(), list[RemoteWorkers]()
+    engine = engine_of(old.url, new.url, metrics=metrics, on_elsewhere=found.append)
     async with started(engine):
         await ready(engine, 2)
-        elsewhere = engine._elsewhere
-        assert isinstance(elsewhere, RemoteWorkers)
+        (elsewhere,) = found
         assert {worker.address: worker.generation for worker in elsewhere.workers} == {
             old.url: __version__,
             new.url: "999.0",
@@ -450,7 +463,7 @@ async def test_the_newest_generation_speaks_a_canary_gets_its_share_and_either_t
         assert serving(engine, old, new) is new
         assert all(ms > 1000 for ms in durations_ms(await heard_until(stream, 2, new.kill), NUM_CHUNKS))
         assert await used() == {old}
-        sample = engine._metrics.registry.get_sample_value
+        sample = metrics.registry.get_sample_value
         assert sample("cctts_engine_generation_streams_total", {"generation": "999.0", "result": "lost"}) == 1
         assert sample("cctts_engine_generation_streams_total", {"generation": __version__, "result": "spoken"}) == 1
     await new.end()
@@ -555,7 +568,7 @@ async def test_a_server_that_starts_first_waits_for_a_worker() -> None:
     async with asyncio.timeout(WITHIN_S):
         await starting
     assert await heard(speak(engine, voice="en-us"))
-    (link,) = engine._workers
+    (link,) = engine.workers
     assert isinstance(link.process, RemoteConnection)
     await engine.stop()
     await worker.end()

@@ -1,6 +1,7 @@
 """A worker between several servers and one engine process that is only made up."""
 
 import itertools
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,8 @@ class FakeProcess:
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
+        self.on_message: Callable[[Message, bytes], None] = lambda *_: None
+        self.on_down: Callable[[str], None] = lambda _reason: None
 
     def send(self, message: Message) -> None:
         self.sent.append(message)
@@ -54,7 +57,8 @@ class Lab:
         self.clock = FakeClock()
         self.process: Any = FakeProcess()
 
-        def make(_on_message: object, _on_down: object) -> Any:
+        def make(on_message: Callable[[Message, bytes], None], on_down: Callable[[str], None]) -> Any:
+            self.process.on_message, self.process.on_down = on_message, on_down
             return self.process
 
         self.link = WorkerLink(
@@ -64,8 +68,8 @@ class Lab:
             metrics=Metrics(),
             stall_timeout_ms=3000.0,
         )
-        self.link._on_message(EngineDescription((Voice("anna", "onnx", "en"),)), b"")
-        self.link._on_message(LOAD, b"")
+        self.process.on_message(EngineDescription((Voice("anna", "onnx", "en"),)), b"")
+        self.process.on_message(LOAD, b"")
         ids = itertools.count(1)
         self.sent: list[list[tuple[Message, bytes]]] = [[], []]
         self.servers = [ConnectedServer(self.link, ids, partial(_keep, to), self.clock) for to in self.sent]
@@ -81,9 +85,9 @@ async def test_two_servers_use_the_same_number_for_a_stream() -> None:
         *(StreamRequest(1, "anna", 1.2), PushText(1, "One.", 0), EndText(1)),
         *(StreamRequest(2, "anna", 1.2), PushText(2, "Two.", 0), EndText(2)),
     ]
-    lab.link._on_message(SpeechChunk(MS, stream_id=2), b"")
-    lab.link._on_message(StreamEnded(2), b"")
-    lab.link._on_message(StreamFailed(1, "engine_overloaded", "no slot", 3), b"")
+    lab.process.on_message(SpeechChunk(MS, stream_id=2), b"")
+    lab.process.on_message(StreamEnded(2), b"")
+    lab.process.on_message(StreamFailed(1, "engine_overloaded", "no slot", 3), b"")
     assert lab.sent[1] == [(SpeechChunk(MS, stream_id=7, rate_hz=24_000), b""), (StreamEnded(7), b"")]
     assert lab.sent[0] == [(StreamFailed(7, "engine_overloaded", "no slot", 3), b"")]
     assert not lab.link.streams
@@ -106,7 +110,7 @@ async def test_when_the_engine_process_ends_servers_know_that_the_streams_were_i
     lab = Lab()
     lab.servers[0].take(StreamRequest(5, "anna"))
     lab.process.state = ProcessState.BACKOFF
-    lab.link._on_down("killed by SIGKILL")
+    lab.process.on_down("killed by SIGKILL")
     lab.servers[0].take(StreamRequest(6, "anna"))
     messages = [message for message, _ in lab.sent[0]]
     assert [(each.stream_id, each.is_worker_lost) for each in messages if isinstance(each, StreamFailed)] == [
@@ -134,7 +138,7 @@ async def test_audio_is_owed_when_all_that_was_given_is_taken_and_played() -> No
     assert not stream.poll()  # the text is not whole
     lab.servers[0].take(EndText(1))
     assert stream.poll()
-    lab.link._on_message(SpeechChunk(MS * 200, stream_id=1), b"")
+    lab.process.on_message(SpeechChunk(MS * 200, stream_id=1), b"")
     assert not stream.poll()
     lab.servers[0].take(PlaybackProgress(1, 200.0, 150.0))
     assert not stream.poll()

@@ -1,7 +1,7 @@
 """The server's side of the workers, with processes that are only made up."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -57,6 +57,7 @@ class FakeSupervisor:
         self.pid = 0
         self.silent_s = 0.0
         self.restarts: list[str] = []
+        self.on_message: Callable[[Message, bytes], None] = lambda *_: None
         self.on_down: Callable[[str], None] = lambda _reason: None
 
     async def start(self) -> None:
@@ -92,8 +93,8 @@ class PlainWorker(FakeSupervisor):
 
     async def start(self) -> None:
         await super().start()
-        self.link._on_message(EngineDescription(PLAIN_VOICES), b"")
-        self.link._on_message(load(), b"")
+        self.on_message(EngineDescription(PLAIN_VOICES), b"")
+        self.on_message(load(), b"")
 
     def send(self, message: Message) -> None:
         super().send(message)
@@ -101,16 +102,14 @@ class PlainWorker(FakeSupervisor):
             case StreamRequest():
                 self.requests.append(message)
             case PushText(stream_id, text, index):
-                self.link._on_message(
-                    SpeechChunk(MS * 10 * len(text), stream_id=stream_id, text_chunk_index=index), b""
-                )
+                self.on_message(SpeechChunk(MS * 10 * len(text), stream_id=stream_id, text_chunk_index=index), b"")
             case EndText(stream_id):
-                self.link._on_message(StreamEnded(stream_id), b"")
-                self.link._on_message(load(), b"")
+                self.on_message(StreamEnded(stream_id), b"")
+                self.on_message(load(), b"")
 
 
-def _made(process: FakeSupervisor, _on_message: object, on_down: Callable[[str], None]) -> Any:
-    process.on_down = on_down
+def _made(process: FakeSupervisor, on_message: Callable[[Message, bytes], None], on_down: Callable[[str], None]) -> Any:
+    process.on_message, process.on_down = on_message, on_down
     return process
 
 
@@ -126,12 +125,13 @@ class Lab:
         is_beside: bool = False,
         clock: Clock | None = None,
         hung_factor: float = HUNG_FACTOR,
+        elsewhere: RemoteWorkers | None = None,
         **settings: Any,
     ) -> None:
         tts = neural_settings("/m", voice=default_voice, **settings)
         self.metrics = Metrics()
         self.processes = [FakeSupervisor() for _ in range(num_workers)]
-        links = [
+        self.links = [
             WorkerLink(
                 "worker" if num_workers == 1 else f"worker-{number}",
                 partial(_made, process),
@@ -145,21 +145,18 @@ class Lab:
         self.plain = PlainWorker()
         self.engine = WorkerEngine(
             tts,
-            links,
+            self.links,
             metrics=self.metrics,
+            elsewhere=elsewhere,
             fallback=self.plain.link if falls_back else None,
             beside=self.plain.link if is_beside else None,
         )
-
-    @property
-    def links(self) -> list[WorkerLink]:
-        return self.engine._workers
 
     def sample(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(f"cctts_{name}", labels)
 
     def says(self, message: Message, payload: bytes = b"", *, worker: int = 0) -> None:
-        self.links[worker]._on_message(message, payload)
+        self.processes[worker].on_message(message, payload)
 
     def describe(self, room: int = 10, *, worker: int = 0, refusal: str = "") -> None:
         self.says(EngineDescription(VOICES, ("zh", "en", "ja")), worker=worker)
@@ -257,7 +254,7 @@ async def test_a_dead_worker_fails_its_streams_only() -> None:
     on_first = lab.engine.open("anna")
     on_second = lab.engine.open("anna")
     assert [len(process.sent) for process in lab.processes] == [1, 1]
-    lab.links[0]._on_down("killed by SIGKILL")
+    lab.processes[0].on_down("killed by SIGKILL")
     lab.processes[0].state = ProcessState.BACKOFF
     with pytest.raises(EngineFailed, match="killed by SIGKILL"):
         await anext(aiter(on_first))
@@ -265,7 +262,7 @@ async def test_a_dead_worker_fails_its_streams_only() -> None:
     assert (await anext(aiter(on_second))).data == MS
     assert lab.sample("process_restarts_total", process="worker") == 1
     assert lab.engine.not_ready_because() is None
-    lab.links[1]._on_down("killed by SIGKILL")
+    lab.processes[1].on_down("killed by SIGKILL")
     lab.processes[1].state = ProcessState.BACKOFF
     assert "killed by SIGKILL" in str(lab.engine.not_ready_because())
     with pytest.raises(EngineFailed) as failure:
@@ -369,7 +366,7 @@ async def test_counts_of_workers_add_up_over_their_restarts() -> None:
     report(0, 2, 0, length=1)
     report(0, 3, 1, length=2, repeats=1)
     report(1, 4, 0, length=4)
-    lab.links[0]._on_down("killed")
+    lab.processes[0].on_down("killed")
     report(0, 1, 1, length=1)
     assert lab.sample("engine_underruns_total") == 8
     assert lab.sample("engine_not_finite_total") == 2
@@ -409,7 +406,7 @@ def load(**changes: Any) -> EngineLoad:
 
 def lose(lab: Lab, worker: int) -> None:
     lab.processes[worker].state = ProcessState.BACKOFF
-    lab.links[worker]._on_down("3 pings were not answered")
+    lab.processes[worker].on_down("3 pings were not answered")
 
 
 async def test_the_worker_that_would_speak_first_is_used() -> None:
@@ -739,17 +736,18 @@ async def test_the_silence_of_a_hung_worker_is_not_that_of_the_next_one() -> Non
 # --- generations ---
 
 
-def of_generations(lab: Lab, *generations: str, **weights: float) -> Lab:
-    """Give each worker its generation, and generations their share of the calls."""
-    elsewhere = lab.engine._elsewhere = RemoteWorkers(Config(), clock=MonotonicClock(), metrics=lab.metrics)
+async def of_generations(*generations: str, weights: Mapping[str, float], room: int = 10, **settings: Any) -> Lab:
+    """A worker of each generation, and generations with their share of the calls."""
+    elsewhere = RemoteWorkers(Config(), clock=MonotonicClock(), metrics=Metrics())
     elsewhere.generations = weights
+    lab = await Lab(len(generations), elsewhere=elsewhere, **settings).start(*[room] * len(generations))
     for link, generation in zip(lab.links, generations, strict=True):
         link.generation = generation
     return lab
 
 
 async def test_a_call_keeps_its_generation() -> None:
-    lab = of_generations(await Lab(2).start(1000, 1000), "old", "new", new=0.3)
+    lab = await of_generations("old", "new", weights={"new": 0.3}, room=1000)
     used: dict[str, set[int]] = {}
     for turn in range(4):
         for number in range(60):
@@ -762,14 +760,14 @@ async def test_a_call_keeps_its_generation() -> None:
 
 
 async def test_speech_without_a_call_is_divided_too() -> None:
-    lab = of_generations(await Lab(2).start(1000, 1000), "old", "new", new=0.3)
+    lab = await of_generations("old", "new", weights={"new": 0.3}, room=1000)
     for _ in range(300):
         lab.engine.open("anna")
     assert len(lab.links[1].streams) == pytest.approx(90, abs=40)
 
 
 async def test_a_refusal_of_the_canary_goes_to_the_other_generation() -> None:
-    lab = of_generations(await Lab(2).start(), "old", "new", new=1.0)
+    lab = await of_generations("old", "new", weights={"new": 1.0})
     stream = lab.engine.open("anna", call_id="call_1")
     reading = asyncio.create_task(texts_of(stream))
     await asyncio.sleep(0)
@@ -781,7 +779,7 @@ async def test_a_refusal_of_the_canary_goes_to_the_other_generation() -> None:
 
 
 async def test_how_streams_end_is_counted_by_generation() -> None:
-    lab = of_generations(await Lab(2, resume_on_worker_loss=False).start(), "1.0", "1.1", **{"1.0": 1.0})
+    lab = await of_generations("1.0", "1.1", weights={"1.0": 1.0}, resume_on_worker_loss=False)
     streams = [lab.engine.open("anna") for _ in range(5)]
     for stream in streams:
         stream.push("Hi.", text_chunk_index=0)
@@ -893,7 +891,7 @@ async def test_a_full_model_takes_no_room_from_the_other() -> None:
 async def test_the_fallback_speaks_for_a_model_whose_workers_are_lost_alone(*, has_fallback: bool) -> None:
     lab = await of_two_models(has_fallback=has_fallback)
     assert lab.engine.degraded_because is None
-    lab.links[0]._on_down("killed by SIGKILL")
+    lab.processes[0].on_down("killed by SIGKILL")
     lab.processes[0].state = ProcessState.BACKOFF
     lab.engine.open("bert")
     assert lab.engine.not_ready_because("bert") is None
@@ -917,7 +915,7 @@ async def test_workers_that_do_not_say_of_which_model_they_are_speak_with_the_sa
     for _ in range(8):
         lab.engine.open("anna")
     assert all(process.sent for process in lab.processes)
-    lab.links[0]._on_down("ended")
+    lab.processes[0].on_down("ended")
     lab.processes[0].state = ProcessState.BACKOFF
     before = len(lab.processes[1].sent)
     lab.engine.open("anna")
@@ -927,7 +925,7 @@ async def test_workers_that_do_not_say_of_which_model_they_are_speak_with_the_sa
 
 async def test_a_model_with_a_worker_left_is_not_degraded() -> None:
     lab = await of_two_models()
-    lab.links[2]._on_down("killed by SIGKILL")
+    lab.processes[2].on_down("killed by SIGKILL")
     lab.processes[2].state = ProcessState.BACKOFF
     assert lab.engine.degraded_because is None
 

@@ -1,11 +1,13 @@
 """The engine over a device that only counts: audio, turns, listeners, refusals, in virtual time."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from cc_tts.engines.cosyvoice.engine.engine import MAX_WAITING_TEXTS
+from cc_tts.engines.cosyvoice.engine.scheduler import LmCandidate, Scheduler
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS
 from cc_tts.engines.cosyvoice.prefill import Prefill
 from cc_tts.engines.engine_core import StreamDone, StreamRequest
@@ -76,15 +78,14 @@ def test_who_runs_dry_first_is_spoken_first() -> None:
         for at_ms, out in heard.pieces:
             assert not dry_ms or at_ms <= dry_ms, f"stream {stream_id} ran dry"
             dry_ms = max(dry_ms, at_ms) + len(out.data) / 48
-    assert hall.engine._table.num_underruns == 0
+    assert hall.engine.load_report().num_underruns == 0
 
 
 def test_a_device_that_is_too_slow_is_seen_in_the_underruns() -> None:
     hall = Hall(costs=FakeCosts(call_ms=3000.0))
     hall.open(0, *TEXTS)
     hall.run()
-    assert hall.engine._table.num_underruns > 0
-    assert hall.engine.load_report().num_underruns == hall.engine._table.num_underruns
+    assert hall.engine.load_report().num_underruns > 0
 
 
 def test_a_listener_who_waits_for_text_runs_dry_by_no_fault_of_ours() -> None:
@@ -97,7 +98,7 @@ def test_a_listener_who_waits_for_text_runs_dry_by_no_fault_of_ours() -> None:
         hall.engine.end(0)
         hall.play(30_000)
         assert heard.done == [StreamDone(0)]
-        assert hall.engine._table.num_underruns == 0
+        assert hall.engine.load_report().num_underruns == 0
 
 
 def test_who_reads_nothing_gets_no_more_and_the_others_go_on() -> None:
@@ -108,9 +109,9 @@ def test_who_reads_nothing_gets_no_more_and_the_others_go_on() -> None:
     assert all(heard.done for heard in others)
     assert not deaf.done
     assert MAX_AHEAD_MS <= deaf.sent_ms < 2 * MAX_AHEAD_MS + 1000
-    sequences = hall.engine._table.streams[0].sequences
-    assert len(sequences) <= 2
-    assert sum(len(each.tokens) - each.num_given for each in sequences) <= 200
+    slots = hall.device.slots.values()
+    assert len(slots) <= 2
+    assert sum(len(each.said) - each.num_given for each in slots) <= 200
     deaf.is_reading = True
     hall.take(0)
     hall.run()
@@ -166,11 +167,16 @@ def test_what_comes_after_the_end_is_ignored() -> None:
 
 
 def test_reports_may_come_in_any_order() -> None:
-    hall = Hall()
-    hall.open(0, TEXTS[0], reads=False)
-    hall.engine.taken(0, 500.0, 0.0)
-    hall.engine.taken(0, 200.0, 0.0)
-    assert hall.engine._table.streams[0].taken_ms == 500.0
+    def sent_ms(*taken_ms: float) -> float:
+        hall = Hall()
+        heard = hall.open(0, *TEXTS * 10, reads=False)
+        hall.run()
+        for each_ms in taken_ms:
+            hall.engine.taken(0, each_ms, 0.0)
+        hall.run()
+        return heard.sent_ms
+
+    assert sent_ms(200.0) < sent_ms(3000.0) == sent_ms(3000.0, 200.0)
 
 
 def test_the_first_piece_comes_within_the_target() -> None:
@@ -193,10 +199,18 @@ def test_a_burst_is_fed_at_once_and_nobody_draws_ahead_before_all_first_pieces_a
     assert sorted(slot for _, slots in hall.device.calls[first : first + 2] for slot in slots) == list(range(64))
 
 
-def test_the_schedule_has_a_first_piece_due_before_it_was_promised() -> None:
+def test_the_schedule_has_a_first_piece_due_before_it_was_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     hall = Hall(first_audio_target_ms=300.0)
+    due_ms, plan_lm = [], Scheduler.plan_lm
+
+    def noting(scheduler: Scheduler, now_ms: float, sampling: Sequence[LmCandidate], *rest: Any, **options: Any) -> Any:
+        due_ms.extend(each.deadline_ms - now_ms for each in sampling)
+        return plan_lm(scheduler, now_ms, sampling, *rest, **options)
+
+    monkeypatch.setattr(Scheduler, "plan_lm", noting)
     hall.open(0, TEXTS[0])
-    assert hall.engine._table.streams[0].clock.deadline_ms == pytest.approx(200.0)
+    hall.step()
+    assert due_ms == [pytest.approx(200.0)]
 
 
 def test_a_shorter_first_hop_comes_sooner_and_sounds_the_same() -> None:
@@ -217,8 +231,8 @@ def test_the_first_call_of_a_trimmed_reference_waits_for_15_tokens_and_gives_12(
     while not heard.pieces:
         hall.step()
     assert len(heard.pieces[0][1].data) == 12 * BYTES_PER_TOKEN
-    (sequence,) = hall.engine._table.sequences.values()
-    assert len(hall.device.slots[sequence.slot].spoken) == 15
+    (slot,) = hall.device.slots.values()
+    assert len(slot.spoken) == 15
 
 
 def test_unknown_voices_and_known_streams_are_refused() -> None:
@@ -226,7 +240,7 @@ def test_unknown_voices_and_known_streams_are_refused() -> None:
     hall.open(0)
     with pytest.raises(UnknownVoice):
         hall.engine.open(StreamRequest(stream_id=1, voice="nobody"))
-    assert list(hall.engine._table.streams) == [0]
+    assert hall.engine.load_report().num_streams == 1
 
 
 def test_there_are_as_many_streams_as_may_be() -> None:
@@ -278,7 +292,7 @@ def test_admission_refuses_who_would_starve_the_others() -> None:
     assert report.room == 0
     assert report.refusal
     hall.run()
-    assert hall.engine._table.num_underruns == 0
+    assert hall.engine.load_report().num_underruns == 0
     assert hall.engine.load_report().room > 0
 
 
@@ -290,7 +304,7 @@ def test_below_capacity_nobody_is_refused_nor_runs_dry(apart_ms: float) -> None:
         hall.play(apart_ms)
     hall.run()
     assert all(heard.done for heard in hall.heard.values())
-    assert hall.engine._table.num_underruns == 0
+    assert hall.engine.load_report().num_underruns == 0
 
 
 def test_without_admission_the_same_load_starves_listeners() -> None:
@@ -299,7 +313,7 @@ def test_without_admission_the_same_load_starves_listeners() -> None:
         hall.open(stream_id, *TEXTS * 4)
         hall.play(100)
     hall.run()
-    assert hall.engine._table.num_underruns > 10
+    assert hall.engine.load_report().num_underruns > 10
 
 
 def test_as_many_are_taken_as_there_was_room_for() -> None:
@@ -383,7 +397,7 @@ def test_newcomers_are_refused_after_an_underrun_until_it_is_over() -> None:
     while not hall.heard[0].pieces:
         hall.step()
     hall.clock.advance(5000.0)
-    while hall.engine._table.num_underruns == 0:
+    while hall.engine.load_report().num_underruns == 0:
         hall.step()
     with pytest.raises(EngineOverloaded, match="run dry"):
         hall.open(1, TEXTS[0])

@@ -60,7 +60,7 @@ def test_a_round_does_not_outlast_the_call_by_more_than_a_step() -> None:
 def test_without_anything_to_sample_a_step_waits_a_little_and_no_longer() -> None:
     hall = Hall(costs=FakeCosts(call_ms=500.0), overlaps=True)
     hall.open(0, "one two")
-    while hall.is_sampling or hall.device.under_way is None:
+    while hall.device.under_way is None or not all(slot.is_stopped for slot in hall.device.slots.values()):
         hall.step()
     before_ms = hall.clock.at_ns / 1e6
     assert hall.step() == []
@@ -69,8 +69,8 @@ def test_without_anything_to_sample_a_step_waits_a_little_and_no_longer() -> Non
 
 def test_cancelled_during_its_call_a_stream_is_wiped_and_its_audio_goes_nowhere() -> None:
     hall = Hall(costs=LONG_CALLS, overlaps=True)
-    for stream_id in range(3):
-        hall.open(stream_id, *TEXTS)
+    for stream_id, text in enumerate(TEXTS):
+        hall.open(stream_id, text)
     gone = hall.until_a_call_is_under_way()[0]
     assert hall.device.under_way is not None
     slot = hall.device.under_way.slots[0]
@@ -81,16 +81,16 @@ def test_cancelled_during_its_call_a_stream_is_wiped_and_its_audio_goes_nowhere(
     hall.run()
     assert len(hall.heard[gone].pieces) == num_pieces
     assert newcomer.pcm == alone(*TEXTS)
-    del hall.heard[gone]
-    assert all(heard.pcm == alone(*TEXTS) for heard in hall.heard.values())
+    for stream_id in {0, 1, 2} - {gone}:
+        assert hall.heard[stream_id].pcm == alone(TEXTS[stream_id])
     hall.check_empty()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a kernel"), EngineFailed("of its own"), PagesExhausted("late")])
 def test_a_call_that_breaks_at_its_end_ends_those_of_it_who_are_left(error: Exception) -> None:
     hall = Hall(costs=LONG_CALLS, overlaps=True)
-    for stream_id in range(3):
-        hall.open(stream_id, *TEXTS)
+    for stream_id, text in enumerate(TEXTS):
+        hall.open(stream_id, text)
     hall.device.errors["batch"] = [error]
     concerned = hall.until_a_call_is_under_way()
     assert hall.device.under_way is not None
@@ -99,6 +99,7 @@ def test_a_call_that_breaks_at_its_end_ends_those_of_it_who_are_left(error: Exce
     late = hall.open(9, *TEXTS)
     hall.run()
     assert hall.heard[concerned[0]].done == []
+    assert len(concerned) > 1
     for stream_id in concerned[1:]:
         (done,) = hall.heard[stream_id].done
         assert done.error is not None
@@ -131,13 +132,10 @@ def test_numbers_that_are_not_finite_end_one_stream_and_are_wiped() -> None:
 
 def test_the_clock_of_a_stream_does_not_stop_while_its_audio_is_made() -> None:
     """All that has come is sampled and under way, and the text goes on: the piece is still owed to its listener."""
-    hall = Hall(costs=LONG_CALLS, overlaps=True, interleaved=True)
+    hall = Hall(costs=FakeCosts(call_ms=5000.0), overlaps=True, interleaved=True)
     hall.open(0, *TEXTS, end=False)
-    hall.until_a_call_is_under_way()
-    for _ in range(3):
-        hall.step()
-        if hall.device.under_way is not None:
-            assert hall.owes_audio(0)
+    hall.run()
+    assert hall.engine.load_report().num_underruns > 0
     hall.engine.end(0)
     hall.run()
     assert hall.heard[0].pcm == alone(*TEXTS, interleaved=True)

@@ -25,7 +25,7 @@ class Said:
 
 
 class Traffic:
-    """Random events between random numbers of steps. ``Hall.step`` checks that ``has_work`` is exact."""
+    """Random events between random numbers of steps. ``Hall.step`` checks ``has_work``."""
 
     def __init__(self, seed: int, *, interleaved: bool, overlaps: bool) -> None:
         self.rng = rng = random.Random(seed)
@@ -45,6 +45,7 @@ class Traffic:
 
     def event(self) -> None:
         rng, hall = self.rng, self.hall
+        hall.num_vain = 0
         running = [each for each, said in self.said.items() if not said.is_cancelled and not hall.heard[each].done]
         action = rng.choice(["open", "open", "push", "push", "push", "end", "cancel", "wait", "deaf", "take"])
         if action == "open":
@@ -84,6 +85,7 @@ class Traffic:
 
     def finish(self) -> None:
         hall = self.hall
+        hall.num_vain = 0
         for stream_id, said in self.said.items():
             hall.engine.end(stream_id)
             hall.heard[stream_id].is_reading = True

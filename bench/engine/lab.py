@@ -134,10 +134,10 @@ class Rig:
         )
         loaded = loader.load(lambda line: print(f"  {line}", flush=True))
         assert loaded is not None
-        assert isinstance(loaded._device, ModelRunner)  # noqa: SLF001 - which the benches run themselves
-        self.runner = loaded._device  # noqa: SLF001
+        assert isinstance(loaded.device, ModelRunner)
+        self.runner = loaded.device
         self._costs = loader.costs
-        self._typical_voice = next(iter(speakers))
+        self._voices = tuple(speakers)
         self.max_streams = min(max_streams, self.runner.num_slots)
         self._front = SizedFront(
             TextTokenizer.from_directory(lab.model_dir / TOKENIZER_FOLDER),
@@ -151,12 +151,12 @@ class Rig:
         costs, config = copy.deepcopy(self._costs), dataclasses.replace(config, max_streams=self.max_streams)
         if self.lab.is_cuda:
             config = dataclasses.replace(paced(config, costs), overlaps=self.lab.overlaps)
-        voice_id = self._typical_voice
-        return Engine(self.runner, self._front, costs, config, typical_voice=voice_id, clock=self.clock)
+        return Engine(self.runner, self._front, costs, config, typical_voice=self._voices[0], clock=self.clock)
 
     def forget_voices(self) -> None:
         """Drop the state of voices that nobody speaks with, so that the next request has to make it."""
-        self.runner._drop_idle_voices()  # noqa: SLF001 - a cold prompt is one whose state is gone; nobody else needs that
+        for voice_id in self._voices:
+            self.runner.forget(voice_id)
 
     def kernels(self) -> Json:
         """Which kernels of ours are used."""

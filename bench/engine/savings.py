@@ -204,7 +204,7 @@ def spoken(directory: Path, device: torch.device, ears: Ears) -> dict[str, Json]
         engine = loader.load(lambda _: None)
         assert engine is not None
         if saving.weight_bits:
-            model = engine._device._model  # type: ignore[attr-defined]  # noqa: SLF001 - nobody serves with such weights
+            model = engine.device._model  # type: ignore[attr-defined]  # noqa: SLF001 - nobody serves with such weights
             for network in (model.lm, model.flow):
                 round_weights(network, saving.weight_bits)
         result[saving.name] = _heard(engine, directory, ears)

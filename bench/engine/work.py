@@ -24,7 +24,7 @@ from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from lab.cosyvoice.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
 from lab.cosyvoice.token2wav import stream_wav
 from lab.cosyvoice.whole_flow import whole_mel
-from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner, vocode
+from lab.cosyvoice.whole_vocoder import no_noise, two_sided, vocode
 
 MAX_TOKENS: Final = 600
 STEPS_PER_ROUND: Final = 8
@@ -81,7 +81,9 @@ class SpeechWork:
             max_tokens=MAX_TOKENS,
             graphs=graphs,
         )
-        vocoder = NoiselessVocoderRunner(self.model.vocoder, num_slots=len(self.tokens), graphs=graphs)
+        vocoder = VocoderRunner(
+            two_sided(self.model.vocoder), num_slots=len(self.tokens), noise=no_noise, graphs=graphs
+        )
         return Runners(flow, vocoder, flow.add_voice(self.prompt))
 
     def _calls(self) -> list[FlowCall]:

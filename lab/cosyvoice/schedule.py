@@ -87,6 +87,6 @@ def calls_with_hops(hops: Iterable[int], num_tokens: int) -> Iterator[FlowCall]:
     yield FlowCall(num_tokens, given, num_tokens - given, finalize=True)
 
 
-def double_hop(_engine: object, sequence: Sequence, _now_ms: float) -> None:
-    """In place of ``Engine._choose_hop``: hops as :class:`HopSchedule` has them, whatever the listener holds."""
+def double_hop(sequence: Sequence, _now_ms: float) -> None:
+    """For an executor that chooses hops as :class:`HopSchedule` does, whatever the listener holds."""
     sequence.hop = max(sequence.hop, CHUNK_TOKENS, min(MAX_HOP_TOKENS, _GROWTH * sequence.hop))

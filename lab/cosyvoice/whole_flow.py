@@ -79,8 +79,8 @@ def whole_mel(
     cond = functional.pad(prompt.feat, (0, 0, 0, num_frames - prompt.feat.shape[1]))
     cond = cond.masked_fill(~within(prompts * FRAMES_PER_TOKEN, num_frames)[..., None], 0.0)
     start = noise[:, :, :num_frames].transpose(1, 2).expand(num_rows, -1, -1)
-    mu = flow._mu(window, known, tokens, frames, None)
-    mel = flow._solve(mu, flow.speaker(prompt.embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
+    mu = flow.mu(window, known, tokens, frames, None)
+    mel = flow.solve(mu, flow.speaker(prompt.embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
 
     num_given = max(0, num_frames - num_prompt * FRAMES_PER_TOKEN)
     return _cut(mel, prompts * FRAMES_PER_TOKEN, (num_new - prompts) * FRAMES_PER_TOKEN, num_given)

@@ -18,7 +18,7 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import (
 )
 from cc_tts.engines.cosyvoice.model.networks.vocoder.source import Source
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
-from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRunner
+from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig
 
 ALWAYS_FLOAT32: Final = ("f0_predictor.", "m_source.")
 """Whatever the type of the rest: pitch is in Hz and the phase is a running sum of it (spec §5.1, §5.2)."""
@@ -56,14 +56,9 @@ def cast(vocoder: Vocoder, dtype: torch.dtype) -> Vocoder:
     return vocoder
 
 
-class NoiselessVocoderRunner(VocoderRunner):
-    """The engine's runner without noise in the source."""
-
-    def __init__(self, vocoder: Vocoder | CausalVocoder, *, num_slots: int, graphs: bool = False) -> None:
-        super().__init__(two_sided(vocoder), num_slots=num_slots, graphs=graphs)
-
-    def _noise(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
-        return torch.zeros_like(super()._noise(seeds, starts, num_frames))
+def no_noise(seeds: Tensor, _starts: Tensor, num_frames: int, config: VocoderConfig) -> Tensor:
+    """For a source of harmonics alone; see :data:`SourceNoise`."""
+    return torch.zeros((len(seeds), num_frames * config.hop_samples, config.num_harmonics), device=seeds.device)
 
 
 def vocode(

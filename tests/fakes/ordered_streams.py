@@ -117,7 +117,8 @@ class OrderedStreams(TorchDispatchMode):
         """How often a stream went on, after the host had waited, beside work of another that might not be over."""
         self._used: dict[int, Used] = {}
         self._on_the_way: list[tuple[int, int, Tensor, Tensor]] = []
-        self._pinned: dict[int, Tensor] = {}
+        self.pinned: dict[int, Tensor] = {}
+        """Where copies for the host go to, by the place of the memory."""
         self._num_seen = 0
 
         def record_stream(tensor: Tensor, stream: Stream) -> None:
@@ -151,7 +152,7 @@ class OrderedStreams(TorchDispatchMode):
 
     def _new_pinned(self, values: Tensor) -> Tensor:
         host = torch.full_like(values, 113)
-        self._pinned[place_of(host)] = host
+        self.pinned[place_of(host)] = host
         return host
 
     def deliver(self) -> None:
@@ -165,7 +166,7 @@ class OrderedStreams(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         stream = self.current
-        if func.name() == "aten::copy_" and place_of(args[0]) in self._pinned:
+        if func.name() == "aten::copy_" and place_of(args[0]) in self.pinned:
             return self._copy_to_host(stream, *args[:2])
         answer = func(*args, **kwargs)
         given = {place_of(tensor): tensor for tensor in tensors_of([*args, *kwargs.values()])}

@@ -10,7 +10,7 @@ What a graph forgives as little as CUDA does, so that a work which passes here c
 Where a tensor is cannot be seen here, since all are on the CPU.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,8 +26,8 @@ from cc_tts.engines.cosyvoice.runners import graphs
 from cc_tts.engines.cosyvoice.runners import runner as model_runner
 from cc_tts.engines.cosyvoice.runners import vocoder as vocoder_runner
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall
+from tests.support.small_engine import stage_of
 
-_PLAIN_CALL: Final = GraphedCall.call
 ASKS_FOR_A_VALUE: Final = (
     "aten::_local_scalar_dense",
     "aten::equal",
@@ -90,7 +90,7 @@ class Recording(TorchDispatchMode):
         if all(are_new) and made:
             self._made |= {place_of(tensor): tensor for tensor in made}
             self.operators.append(Operator(func, args, kwargs, tuple(made)))
-        elif func._schema.is_mutable:
+        elif schema_of(func).is_mutable:
             self.operators.append(Operator(func, args, kwargs, ()))
         else:
             assert not any(are_new), f"{func} answers with views and with tensors of its own"
@@ -125,6 +125,7 @@ class Graph:
         self.recording = Recording()
         self.pool = Pool()
         self.num_replays = 0
+        self.stage = ""
 
     def replay(self) -> None:
         if self.pool.last is not None:
@@ -157,13 +158,29 @@ class ReplayedGraphs:
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
         monkeypatch.setattr(Tensor, "record_stream", lambda *_: None)
-        monkeypatch.setattr(GraphedCall, "call", _strict_call)
+        monkeypatch.setattr(GraphedCall, "call", self._strictly(GraphedCall.call))
         for module in (graphs, flow_runner, vocoder_runner, model_runner, batched):
             monkeypatch.setattr(module, "can_record", lambda _: True)
 
     @property
     def num_replays(self) -> int:
         return sum(graph.num_replays for graph in self.graphs)
+
+    def _strictly(self, call: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+        """As without it, but that an input of another shape or type is not made to fit."""
+        recorded: dict[tuple[GraphedCall, tuple[int, ...]], object] = {}
+
+        def strict(graphed: GraphedCall, key: tuple[int, ...], **tensors: Tensor) -> tuple[Tensor, ...]:
+            kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+            assert recorded.get((graphed, key), kinds) == kinds, f"{key}: not the inputs of the recording"
+            num_graphs = len(graphed)
+            answer = call(graphed, key, **tensors)
+            if len(graphed) > num_graphs:
+                recorded[graphed, key] = kinds
+                self.graphs[-1].stage = stage_of(tensors)
+            return answer
+
+        return strict
 
     @contextmanager
     def _record(self, graph: Graph, *, pool: Pool, stream: Stream, capture_error_mode: str) -> Iterator[None]:
@@ -173,18 +190,6 @@ class ReplayedGraphs:
         graph.recording.undo()
         graph.pool = pool
         self.graphs.append(graph)
-
-
-def _strict_call(graphed: GraphedCall, key: tuple[int, ...], **tensors: Tensor) -> tuple[Tensor, ...]:
-    """As without it, but that an input of another shape or type is not made to fit."""
-    recorded = graphed._recorded.get(key)
-    if recorded is not None:
-        assert _kinds(tensors) == _kinds(recorded.inputs), f"{key}: not the inputs of the recording"
-    return _PLAIN_CALL(graphed, key, **tensors)
-
-
-def _kinds(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
 def _refuse(func: Any, args: tuple[Any, ...]) -> None:
@@ -197,10 +202,15 @@ def _refuse(func: Any, args: tuple[Any, ...]) -> None:
         raise CannotBeRecorded(f"{name}: as many as a mask has, which the host would ask for")
 
 
+def schema_of(func: Any) -> Any:
+    return func._schema  # noqa: SLF001 - PyTorch has no public name for it
+
+
 def written_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
-    if not func._schema.is_mutable:
+    schema = schema_of(func)
+    if not schema.is_mutable:
         return
-    for index, argument in enumerate(func._schema.arguments):
+    for index, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield from tensors_of(args[index] if index < len(args) else kwargs.get(argument.name))
 

@@ -6,8 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
-from lab.cosyvoice.schedule import double_hop  # noqa: E402
+from tests.support.small_engine import let_hops_double  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -16,7 +15,7 @@ def _same_every_time() -> Iterator[None]:
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_choose_hop", double_hop)
+        let_hops_double(patch)
         yield
     torch.backends.cudnn.allow_tf32 = before
 

@@ -16,7 +16,8 @@ from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader  # noq
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.device import SlotPrefill  # noqa: E402
 from cc_tts.engines.cosyvoice.engine.engine import Engine  # noqa: E402
-from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, text_inputs  # noqa: E402
+from cc_tts.engines.cosyvoice.model.loader import load_model, load_tokenizer  # noqa: E402
+from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, SpeechIds, text_inputs  # noqa: E402
 from cc_tts.engines.cosyvoice.model.special_tokens import SPECIAL_TOKENS  # noqa: E402
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
@@ -29,7 +30,7 @@ from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
 from tests.fakes.running_api import RunningApi, make_config, running_api  # noqa: E402
 from tests.fakes.worker_here import link_here  # noqa: E402
 from tests.support.neural_settings import neural_settings  # noqa: E402
-from tests.support.small_engine import runner_of, speakers, speech_ids_of, tokenizer_of  # noqa: E402
+from tests.support.small_engine import runner_of, speakers  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
 pytestmark = pytest.mark.integration
@@ -43,11 +44,9 @@ _one_thread = pytest.fixture(scope="module", autouse=True)(one_thread)
 class Model:
     engine: Engine
     loader: BatchedLoader
+    tokenizer: TextTokenizer
+    speech_ids: SpeechIds
     prefills: list[SlotPrefill]
-
-    @property
-    def tokenizer(self) -> TextTokenizer:
-        return tokenizer_of(self.engine)
 
     def inputs_of(self, *parts: str) -> list[LmInput]:
         """The layout of a text in these parts, special tokens as they are spelled (§3.2, v3 §3.2)."""
@@ -55,8 +54,7 @@ class Model:
         for part in parts:
             is_special = part in SPECIAL_TOKENS[tokenizer.generation]
             ids += tokenizer.encode_written(tokenizer.written(part)) if is_special else tokenizer.encode(part)
-        speech_ids = speech_ids_of(self.engine)
-        return [speech_ids.sos, *text_inputs(ids), speech_ids.task]
+        return [self.speech_ids.sos, *text_inputs(ids), self.speech_ids.task]
 
     def take(self) -> list[LmInput]:
         inputs = [each for prefill in self.prefills for each in prefill.prefill.inputs]
@@ -86,7 +84,8 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         start(prefills)
 
     runner.start = noting  # type: ignore[method-assign]
-    return Model(engine, loader, noted)
+    networks = load_model(directory)
+    return Model(engine, loader, load_tokenizer(directory, networks), networks.lm.config.speech_ids, noted)
 
 
 @asynccontextmanager

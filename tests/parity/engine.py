@@ -29,9 +29,9 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice.runners.kv_cache import FlowArena
-from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRow
+from cc_tts.engines.cosyvoice.runners.vocoder import SlotVocoder, VocoderRow, VocoderRunner
 from lab.cosyvoice.schedule import FlowCall, calls_with_hops
-from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner
+from lab.cosyvoice.whole_vocoder import no_noise
 from tests.parity.cases import WAV_TOLERANCE, Recorded, prompt_of
 from tests.parity.engine_lm import NUM_SLOTS, BatchPlan, happens, ids_in_batch, lm_in_batch
 from tests.parity.result import EXACT, Comparison, Comparisons
@@ -128,7 +128,7 @@ class _Stage:
         self._heard: list[Tensor] = []
         self._vocoder: SlotVocoder
         if isinstance(model.vocoder, Vocoder):
-            self._vocoder = NoiselessVocoderRunner(model.vocoder, num_slots=NUM_SLOTS, graphs=batch.graphs)
+            self._vocoder = VocoderRunner(model.vocoder, num_slots=NUM_SLOTS, noise=no_noise, graphs=batch.graphs)
         else:
             assert uniform is not None
             runner = CausalVocoderRunner(model.vocoder, num_slots=NUM_SLOTS, noise=uniform, graphs=batch.graphs)
@@ -142,7 +142,7 @@ class _Stage:
 
     @property
     def num_pages_held(self) -> int:
-        return len(self._flow.pool._holders)
+        return self._flow.arena.num_pages - 1 - self._flow.pool.num_free  # page 0 is nobody's
 
     def run(self, draw: random.Random) -> tuple[list[Tensor], list[bytes]]:
         """Mel [mels, n] and PCM of each call of the golden stream."""

@@ -35,9 +35,9 @@ def forbidden_row(
 class SeededRas:
     """The sampler of one sequence on its own: :func:`sample_ras` with a batch of one."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, num_drawn: int = 0) -> None:
         self._seed = seed
-        self._num_drawn = 0
+        self._num_drawn = num_drawn
 
     def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
         """Draw with the next step of the seed."""

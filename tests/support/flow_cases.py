@@ -5,13 +5,14 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
+import pytest
 import torch
 from torch import Tensor
 
+from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, EstimatorConfig, FlowConfig
-from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner
-from cc_tts.engines.cosyvoice.runners.kv_cache import PagePool
+from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape
 from lab.cosyvoice.tiny_model import FLOW, tiny_states
 from lab.cosyvoice.whole_flow import whole_mel
 
@@ -53,8 +54,24 @@ def new_runner(flow: Flow, *, num_pages: int = 40, num_slots: int = 4, graphs: b
     return FlowRunner(flow, num_slots=num_slots, num_pages=num_pages, noise=NOISE, max_tokens=MAX_TOKENS, graphs=graphs)
 
 
-def num_used(pool: PagePool) -> int:
-    return len(pool._holders)
+def num_used(runner: FlowRunner) -> int:
+    """Pages that are held; page 0 is nobody's."""
+    return runner.arena.num_pages - 1 - runner.pool.num_free
+
+
+def shapes_of_calls(monkeypatch: pytest.MonkeyPatch) -> list[FlowShape]:
+    """The shapes of the calls of flows from now on, by runners that are not made yet."""
+    shapes: list[FlowShape] = []
+    run_pages = Flow.run_pages
+
+    def noting(flow: Flow, *given: Any, pages: Tensor, cond: Tensor, **tensors: Tensor) -> Tensor:
+        mel = run_pages(flow, *given, pages=pages, cond=cond, **tensors)
+        assert mel.shape == cond.shape
+        shapes.append(FlowShape(len(pages), cond.shape[1] // FRAMES_PER_TOKEN, pages.shape[1]))
+        return mel
+
+    monkeypatch.setattr(Flow, "run_pages", noting)
+    return shapes
 
 
 def prompt_of(num_prompt: int, seed: int = 1) -> FlowReference:

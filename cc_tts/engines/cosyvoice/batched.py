@@ -44,6 +44,7 @@ from cc_tts.engines.cosyvoice.runners.memory_plan import (
     pages_for,
     plan_memory,
     spare_slots,
+    usable_bytes,
 )
 from cc_tts.engines.cosyvoice.runners.runner import COARSENESS, PUBLISHED_CODES, ModelRunner, OutOfDeviceMemory
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
@@ -273,11 +274,11 @@ class BatchedLoader:
         config = self._config
         return plan_memory(
             model,
+            free_bytes=usable_bytes(config.device) - graph_bytes,
             max_streams=config.engine.max_streams,
             num_positions=config.num_positions,
             memory_bytes=config.memory_bytes,
             prompt_tokens=max((len(speaker.flow_tokens) for speaker in self._speakers.values()), default=0),
-            graph_bytes=graph_bytes,
         )
 
     def _measured(

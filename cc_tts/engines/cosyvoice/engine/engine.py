@@ -53,7 +53,8 @@ class Engine:
         clock: Clock, names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self._names = names
-        self._device = device
+        self.device = device
+        """What its streams are spoken with."""
         self._front = front
         self._config = config
         self._typical_voice = typical_voice
@@ -69,7 +70,7 @@ class Engine:
         """One round of each stage, the most urgent first. Raises ``DeviceLost`` when no stream can continue."""
         executor, scheduler = self._executor, self._scheduler
         self._table.begin_texts()
-        scheduler.num_rows = self._device.num_rows
+        scheduler.num_rows = self.device.num_rows
         ready, sampling, call_end_ms = executor.flow_candidates(), executor.lm_candidates(), executor.call_end_ms
         plan = scheduler.plan_lm(self._now_ms(), sampling, ready, call_end_ms=call_end_ms)
         executor.sample(plan)
@@ -169,7 +170,7 @@ class Engine:
         used = {stream.voice_id for stream in self._table.streams.values()} | {self._typical_voice}
         idle = [voice_id for voice_id in voice_ids if voice_id not in used]
         for voice_id in idle:
-            self._device.forget(voice_id)
+            self.device.forget(voice_id)
         return idle
 
     def close(self) -> None:
@@ -179,7 +180,7 @@ class Engine:
 
     def load_report(self) -> EngineLoad:
         """Return how busy it is for a new request; the same for 50 ms, unless streams came or went."""
-        now_ms, table, device = self._now_ms(), self._table, self._device
+        now_ms, table, device = self._now_ms(), self._table, self.device
         if self._load is not None:
             then_ms, load = self._load
             if load.num_streams == len(table.streams) and now_ms - then_ms < LOAD_REPORT_INTERVAL_MS:
@@ -205,7 +206,7 @@ class Engine:
         return load
 
     def _snapshot(self, voice_id: str) -> EngineSnapshot:
-        now_ms, table, device = self._now_ms(), self._table, self._device
+        now_ms, table, device = self._now_ms(), self._table, self.device
         streams, sequences = table.streams.values(), table.sequences.values()
         return EngineSnapshot(
             num_streams=len(streams),

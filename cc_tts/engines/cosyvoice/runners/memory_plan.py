@@ -78,15 +78,14 @@ class TooLittleMemory(ConfigError):
 def plan_memory(
     model: SpeechModel,
     *,
+    free_bytes: int,  # for the state of streams
     max_streams: int,  # 0: as many as the memory suits
     num_positions: int,
     memory_bytes: int,  # for the pages; 0: what is left
     prompt_tokens: int = 0,  # of the voice with the longest reference
-    graph_bytes: int = 0,
 ) -> MemoryPlan:
     """Share out what is free. Raises ``TooLittleMemory`` if it does not hold a usual prompt of one stream."""
     device = model.lm.device
-    free_bytes = _free_bytes(device) - graph_bytes
     cache = model.lm.new_cache(1, 1)
     lm_bytes = cache.nbytes // 2 * (num_positions + 1)  # a cache of one position has two places
     arena = FlowArena(model.flow, num_slots=1, num_pages=1)
@@ -146,7 +145,8 @@ def device_free_bytes(device: torch.device) -> int:
     return int(free_bytes)
 
 
-def _free_bytes(device: torch.device) -> int:
+def usable_bytes(device: torch.device) -> int:
+    """Return how much of the free memory of a device may be used for graphs and the state of streams."""
     if device.type == "cuda":
         return int(device_free_bytes(device) * CUDA_SHARE)
     return int(_available_bytes() * CPU_SHARE)

@@ -13,7 +13,7 @@ Runs on: the thread that owns the device.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice.model.networks.compiling import compiled, vary
 from cc_tts.engines.cosyvoice.model.networks.layers import within
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig
 from cc_tts.engines.cosyvoice.runners.counted_random import counted_normals
 from cc_tts.engines.cosyvoice.runners.graphs import (
     GraphedCall,
@@ -79,6 +80,9 @@ class VocoderRow:
         return self.num_crossfade + self.mel.shape[1]
 
 
+SourceNoise = Callable[[Tensor, Tensor, int, VocoderConfig], Tensor]
+"""Returns the numbers of the source, [B, samples, harmonics], for seeds [B], first frames [B] and a number of frames."""
+
 Started = tuple[Sequence[VocoderRow], Sequence[slice], Tensor]
 """A batch that is under way: its rows, which samples of each are given out, and the samples of all, [rows, samples + 1]."""
 
@@ -121,6 +125,14 @@ def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
     rise, fall = window.to(new.device).chunk(2)
     faded = new[..., :half] * rise + old[..., -half:] * fall
     return torch.cat((faded.to(new.dtype), new[..., half:]), dim=-1)
+
+
+def source_noise(seeds: Tensor, starts: Tensor, num_frames: int, config: VocoderConfig) -> Tensor:
+    """Standard normal numbers, a function of seed and place in the speech; see :data:`SourceNoise`."""
+    frames = starts[:, None] + torch.arange(num_frames, device=starts.device)  # [B, T]
+    of_each = (seeds[:, None].expand_as(frames).flatten(), frames.flatten())
+    normals = counted_normals(*of_each, config.hop_samples * config.num_harmonics)
+    return normals.view(len(seeds), -1, config.num_harmonics)
 
 
 def pcm_and_finite(audio: Tensor, finite: Tensor) -> Tensor:
@@ -215,11 +227,20 @@ class SlotVocoder(ABC):
 class VocoderRunner(SlotVocoder):
     """The vocoder of the second generation, with the crossfades of its slots."""
 
-    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False, compiles: bool = False) -> None:
+    def __init__(
+        self,
+        vocoder: Vocoder,
+        *,
+        num_slots: int,
+        noise: SourceNoise = source_noise,
+        graphs: bool = False,
+        compiles: bool = False,
+    ) -> None:
         config, device, hop = vocoder.config, vocoder.conv_pre.weight.device, vocoder.config.hop_samples
         super().__init__(self._run_batch, num_slots=num_slots, hop=hop, device=device, graphs=graphs, compiles=compiles)
         self._vocoder = vocoder
         self._config = config
+        self._noise = noise
         self._window = crossfade_window(CROSSFADE_FRAMES * self._hop).to(self._device)
         # One slot more than there are: rows that only fill a batch up read and write there.
         num_samples = CROSSFADE_FRAMES * self._hop
@@ -276,7 +297,7 @@ class VocoderRunner(SlotVocoder):
         old_mel, new_mel = self._crossfade_mel[slots], mel[:, :, :CROSSFADE_FRAMES]
         mel = torch.cat((torch.where(joins[..., None], old_mel, new_mel), mel[:, :, CROSSFADE_FRAMES:]), dim=2)
 
-        noise = self._noise(seeds, starts, num_frames)
+        noise = self._noise(seeds, starts, num_frames, self._config)
         source = self._vocoder.source(self._vocoder.f0(mel, ends), noise=noise)  # [B, 1, samples]
         begun = torch.where(joins[..., None], self._crossfade_source[slots], source[:, :, :num_held])
         source = torch.cat((begun, source[:, :, num_held:]), dim=2)
@@ -294,10 +315,3 @@ class VocoderRunner(SlotVocoder):
         finite = audio.isfinite().all(dim=1) & (mel.isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
         assert audio.shape == (len(slots), num_frames * self._hop)
         return (pcm_and_finite(audio, finite),)
-
-    def _noise(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
-        """Standard normal numbers [B, samples, harmonics], a function of seed and place in the speech."""
-        frames = starts[:, None] + torch.arange(num_frames, device=starts.device)  # [B, T]
-        of_each = (seeds[:, None].expand_as(frames).flatten(), frames.flatten())
-        normals = counted_normals(*of_each, self._hop * self._config.num_harmonics)
-        return normals.view(len(seeds), -1, self._config.num_harmonics)

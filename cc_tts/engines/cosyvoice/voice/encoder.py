@@ -31,7 +31,6 @@ TOKENIZER_FILES: Final[Mapping[int, str]] = {2: "speech_tokenizer_v2.onnx", 3: "
 
 NUM_CODES: Final = 6561  # 3⁸, the codebook of the tokenizer (spec §1)
 
-_FEATURES_VERSION: Final = 1  # to be raised when ``features`` computes other numbers, so that voices are enrolled again
 _SAMPLED_BLOCKS: Final = 64
 _BLOCK_BYTES: Final = 1 << 16
 
@@ -147,7 +146,7 @@ class CosyVoiceReferenceEncoder:
         """Hash of the two graphs, of onnxruntime's version and of the features' version; before it the generation of the
         model, where it is not the second.
         """
-        parts = [f"features {_FEATURES_VERSION}", f"onnxruntime {_onnxruntime().__version__}"]
+        parts = [f"features {features.VERSION}", f"onnxruntime {_onnxruntime().__version__}"]
         names = (SPEAKER_FILE, TOKENIZER_FILES[self._generation])
         parts += [quick_fingerprint(self._directory / name) for name in names]
         mark = "" if self._generation == 2 else f"{self._generation}:"  # noqa: PLR2004 - the second generation

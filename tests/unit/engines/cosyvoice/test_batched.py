@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 import torch
+from torch import Tensor
 
 from cc_tts.engines.cosyvoice import batched
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader, paced
@@ -25,10 +27,14 @@ from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.cosyvoice.engine.schedule import exact_hop
 from cc_tts.engines.cosyvoice.model.checkpoint import ModelError
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model, load_tokenizer
-from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice.model.networks.vocoder.source import Source
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.runaway import LENGTH_FACTOR, LENGTH_SPARE, TYPICAL_PACE
 from cc_tts.engines.cosyvoice.runners import runner as model_runner
+from cc_tts.engines.cosyvoice.runners.flow import FlowRunner, FlowVoice
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner
 from cc_tts.engines.cosyvoice.runners.runner import ModelRunner
 from cc_tts.engines.cosyvoice.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence
@@ -36,13 +42,13 @@ from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED
 from cc_tts.engines.engine_core import DeviceLost, StreamDone, StreamRequest
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable
-from lab.cosyvoice.schedule import HopSchedule, calls_for, double_hop
+from lab.cosyvoice.schedule import HopSchedule, calls_for
 from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model
 from lab.cosyvoice.token2wav import stream_wav
 from lab.cosyvoice.whole_vocoder import vocode
 from tests.parity.generation import speak
 from tests.parity.samplers import SeededRas
-from tests.support.small_engine import open_streams, runner_of
+from tests.support.small_engine import let_hops_double, open_streams, runner_of
 from tests.support.stepped_streams import endings, pcm_of, run
 from tests.support.tiny_speakers import tiny_speaker
 from tests.support.torch_threads import one_thread
@@ -59,7 +65,7 @@ WORDS: Final = ("hello", "and", "welcome", "to", "the", "service", "line", "plea
 def _same_every_time() -> Iterator[None]:
     """One thread; hops that double whatever the listener holds, because crossfades lie where hops end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_choose_hop", double_hop)
+        let_hops_double(patch)
         yield from one_thread()
 
 
@@ -111,13 +117,11 @@ def engine(loaded: Engine) -> Iterator[Engine]:
 
 def check_empty(engine: Engine) -> None:
     runner = runner_of(engine)
-    assert not runner._voice_of
-    assert not runner._lm._used
-    assert not runner._flow._sequences
-    assert not runner._vocoder._num_done
-    assert len(engine._table.free_slots) == runner.num_slots
+    assert not runner.decode({}, 0), "slots of the language model are in use"
     assert runner.num_free_pages == runner.num_pages
     assert not engine.has_work
+    load = engine.load_report()
+    assert (load.num_streams, load.slots_used) == (0, 0)
 
 
 def open_stream(engine: Any, stream_id: int, voice: str, *texts: str, speed: float = 1.0) -> None:
@@ -158,12 +162,17 @@ def reference_pcm(model: SpeechModel, tokenizer: TextTokenizer, speaker: Speaker
     return pcm
 
 
+def leave_out_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = Source.forward
+    monkeypatch.setattr(Source, "forward", lambda source, f0, noise: forward(source, f0, None))
+
+
 def test_eight_at_a_time_say_what_each_says_in_the_reference(
     directory: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without noise in the source, whose draws are other numbers in each of them, and without the fades of this one."""
     monkeypatch.setattr(model_runner, "soften", lambda pcm, **_: pcm)
-    monkeypatch.setattr(runner_of(engine)._vocoder, "_noise", lambda *_: None)
+    leave_out_noise(monkeypatch)
     rng = random.Random(8)
     voices = ["zero_shot", "cross_lingual", "instruct", "builtin"] * 2
     said = {number: (voice, [some_text(rng) for _ in range(1 + number % 2)]) for number, voice in enumerate(voices)}
@@ -188,7 +197,7 @@ def test_with_fewer_steps_it_says_what_the_reference_says_with_as_many(
     monkeypatch.setattr(model_runner, "soften", lambda pcm, **_: pcm)
     engine, speaker = make_loader(directory, flow_steps=5).load(lambda _: None), speakers()["cross_lingual"]
     assert engine is not None
-    monkeypatch.setattr(runner_of(engine)._vocoder, "_noise", lambda *_: None)
+    leave_out_noise(monkeypatch)
     open_stream(engine, 0, "cross_lingual", "hello")
     ours = samples(pcm_of(run(engine), 0))
     said = {}
@@ -219,15 +228,33 @@ def test_a_changed_speed_changes_the_length(engine: Engine) -> None:
     assert abs(lengths[2] - lengths[0] * 2) <= 960
 
 
-def poison(runner: ModelRunner, slot: int, where: str) -> None:
-    """Numbers that are not finite in the past of a slot."""
-    if where == "language model":
-        runner._lm._cache[:, :, slot, :, :1] = float("nan")
-    else:
-        sequence = runner._flow._sequences[slot]
-        assert sequence.pages is not None
-        own = sequence.pages[len(sequence.voice.pages)]
-        runner._flow.arena.estimator.attention.kept[:, :, 2 * own : 2 * own + 2] = float("nan")
+@contextmanager
+def poisoned(slot: int, where: str) -> Iterator[None]:
+    """Within it, numbers of a slot that are not finite come into the next call of the language model, or of its flow."""
+    decode, run_pages = SpeechLm.decode, Flow.run_pages
+    is_due = True
+
+    def decoded(lm: SpeechLm, last: Tensor, lengths: Tensor, cache: Tensor, **rest: Any) -> tuple[Tensor, Tensor]:
+        nonlocal is_due
+        if is_due:
+            cache[:, :, slot, :, :1] = torch.nan
+            is_due = False
+        return decode(lm, last, lengths, cache, **rest)
+
+    def run(flow: Flow, *given: Any, slots: Tensor, noise: Tensor, **rest: Any) -> Tensor:
+        nonlocal is_due
+        ours = slots == slot + 1  # place 0 is scratch
+        if is_due and ours.any():
+            noise, is_due = noise.masked_fill(ours[:, None, None], torch.nan), False
+        return run_pages(flow, *given, slots=slots, noise=noise, **rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if where == "flow":
+            patch.setattr(Flow, "run_pages", run)
+        else:
+            patch.setattr(SpeechLm, "decode", decoded)
+        yield
+    assert not is_due
 
 
 @pytest.mark.parametrize("where", ["language model", "flow"])
@@ -235,15 +262,14 @@ def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(en
     text = "is line line your"
     open_stream(engine, 0, "cross_lingual", text)
     expected = pcm_of(run(engine), 0)
-    before = engine.load_report().num_not_finite
+    before = runner_of(engine).num_not_finite
     for number in range(3):
         open_stream(engine, number, "cross_lingual", text)
     outs = list(engine.step())
     while not all(any(out.stream_id == number for out in outs) for number in range(3)):
         outs += engine.step()
-    table = engine._table
-    poison(runner_of(engine), table.streams[1].sequences[0].slot, where)
-    outs += run(engine)
+    with poisoned(1, where):  # streams have the lowest slots, in their order
+        outs += run(engine)
     done = endings(outs)
     assert isinstance(done[1].error, EngineFailed)
     for number in (0, 2):
@@ -255,7 +281,7 @@ def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(en
     outs = run(engine)
     for number in range(2):
         assert np.abs(samples(pcm_of(outs, number)) - samples(expected)).max() <= 2
-    assert engine._device.num_not_finite == before + 1
+    assert runner_of(engine).num_not_finite == before + 1
 
 
 @pytest.mark.parametrize(
@@ -278,7 +304,7 @@ def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
         def full(*_: object) -> None:
             raise error
 
-        patch.setattr(runner_of(engine)._flow, "step", full)
+        patch.setattr(FlowRunner, "step", full)
         done = endings(run(engine))
     assert isinstance(done[0].error, EngineFailed)
     assert str(done[0].error) == "flow or vocoder: OutOfDeviceMemory"
@@ -287,9 +313,9 @@ def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
     assert endings(run(engine)) == {1: StreamDone(1)}
 
 
-@pytest.mark.parametrize("part", ["_flow", "_lm"])
+@pytest.mark.parametrize("part", [FlowRunner, LmRunner])
 def test_a_voice_that_the_device_has_no_memory_for_waits_and_holds_none(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, part: str
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, part: type
 ) -> None:
     runner = runner_of(engine)
     runner.forget("zero_shot")
@@ -299,7 +325,7 @@ def test_a_voice_that_the_device_has_no_memory_for_waits_and_holds_none(
         raise torch.OutOfMemoryError("Tried to allocate 20 GiB")
 
     with monkeypatch.context() as patch:
-        patch.setattr(getattr(runner, part), "add_voice", full)
+        patch.setattr(part, "add_voice", full)
         assert runner.keep_voices(["zero_shot"]) == ("zero_shot",)
     assert runner.num_free_pages == num_free
     assert runner.keep_voices(["zero_shot"]) == ()
@@ -312,7 +338,7 @@ def test_a_lost_device_ends_the_loop(engine: Engine, monkeypatch: pytest.MonkeyP
         def lost(*_: object) -> None:
             raise RuntimeError("CUDA error: an illegal memory access was encountered\nand much more")
 
-        patch.setattr(runner_of(engine)._lm, "decode", lost)
+        patch.setattr(LmRunner, "decode", lost)
         with pytest.raises(DeviceLost, match=r"illegal memory access was encountered$"):
             run(engine)
 
@@ -348,8 +374,9 @@ def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) ->
     (speed,) = (line for line in lines if line["event"] == "cpu_speed")
     assert speed["seconds"] > 0
     assert "CPU" in speed["detail"]
-    costs = loader.costs
-    assert all(stage._means for stage in (costs.prefill, costs.lm_step, costs.flow, costs.vocoder))
+    costs, guessed = loader.costs, StageCosts()
+    for stage in ("prefill", "lm_step", "flow", "vocoder"):
+        assert getattr(costs, stage).ms(100) != getattr(guessed, stage).ms(100), stage
     assert engine is not None
     check_empty(engine)
 
@@ -392,14 +419,22 @@ def test_a_cpu_measures_one_piece(directory: Path, monkeypatch: pytest.MonkeyPat
     assert num_calls == [1]
 
 
-@pytest.mark.parametrize(("calibration_rows", "expected"), [((1,), ["builtin"]), ((), [])])
+@pytest.mark.parametrize(("calibration_rows", "expected"), [((1,), [0]), ((), [])])
 def test_a_cpu_computes_one_prompt_before_it_is_wanted_and_none_for_a_single_text(
-    directory: Path, calibration_rows: tuple[int, ...], expected: list[str]
+    directory: Path, monkeypatch: pytest.MonkeyPatch, calibration_rows: tuple[int, ...], expected: list[int]
 ) -> None:
     both = {each: tiny_speaker(each) for each in ("builtin", "zero_shot")}
-    engine = make_loader(directory, lambda: both, calibration_rows=calibration_rows).load(lambda _: None)
-    assert engine is not None
-    assert list(runner_of(engine)._voices) == expected
+    told: list[str] = []
+    computed, add_voice = [], FlowRunner.add_voice
+
+    def noting(flow: FlowRunner, reference: FlowReference) -> FlowVoice:
+        assert not any(line.startswith("measuring") for line in told), "too late"
+        computed.append(reference.token.shape[1])
+        return add_voice(flow, reference)
+
+    monkeypatch.setattr(FlowRunner, "add_voice", noting)
+    make_loader(directory, lambda: both, calibration_rows=calibration_rows).load(told.append)
+    assert computed == expected, "tokens of their references, of which the first voice has none"
 
 
 def test_in_8_bits_a_stream_sounds_the_same_in_whatever_company_and_a_fault_stays_its_own(directory: Path) -> None:
@@ -410,8 +445,8 @@ def test_in_8_bits_a_stream_sounds_the_same_in_whatever_company_and_a_fault_stay
     for number, voice in enumerate(["builtin", "zero_shot", "instruct"]):
         open_stream(engine, number, voice, "welcome" if number == 2 else "to")
     outs = list(engine.step())
-    poison(runner_of(engine), engine._table.streams[0].sequences[0].slot, "language model")
-    outs += run(engine)
+    with poisoned(0, "language model"):
+        outs += run(engine)
     assert isinstance(endings(outs)[0].error, EngineFailed)
     assert np.abs(samples(pcm_of(outs, 2)) - samples(alone)).max() <= 2
 

@@ -15,7 +15,7 @@ import torch
 from cc_tts.engines.cosyvoice.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice.engine.engine import Engine
-from cc_tts.engines.cosyvoice.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model, load_tokenizer
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import SpeechIds, Table
 from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
@@ -25,7 +25,7 @@ from cc_tts.engines.cosyvoice.runners.causal_vocoder import CausalVocoderRunner,
 from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRow
 from cc_tts.engines.cosyvoice.voice.speakers import Mode, Speaker
 from cc_tts.engines.cosyvoice.voice.spoken_text import as_sentence
-from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED
+from cc_tts.engines.cosyvoice.voice.text_front import MAX_SEED, TextFront
 from cc_tts.engines.engine_core import StepOut, StreamDone, StreamRequest
 from cc_tts.voices.inline_ipa import pronounced
 from lab.cosyvoice.tiny_model import NUM_CODES, make_tiny_model
@@ -33,7 +33,7 @@ from lab.cosyvoice.whole_flow import whole_mel
 from lab.cosyvoice.whole_vocoder import causal_whole
 from tests.parity.generation import speak
 from tests.parity.samplers import SeededRas
-from tests.support.small_engine import load_engine, runner_of
+from tests.support.small_engine import load_engine
 from tests.support.stepped_streams import endings, pcm_of, run
 from tests.support.tiny_speakers import tiny_speaker
 from tests.support.torch_threads import one_thread
@@ -70,9 +70,15 @@ def engine(directory: Path) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def networks(engine: Engine) -> tuple[SpeechModel, TextTokenizer]:
-    runner = runner_of(engine)
-    return runner._model, runner._tokenizer
+def networks(directory: Path) -> tuple[SpeechModel, TextTokenizer]:
+    model = load_model(directory)
+    return model, load_tokenizer(directory, model)
+
+
+@pytest.fixture
+def front(networks: tuple[SpeechModel, TextTokenizer]) -> TextFront:
+    model, tokenizer = networks
+    return TextFront(tokenizer, speakers(), speech_ids=model.lm.config.speech_ids, num_positions=512)
 
 
 def whole_pcm(networks: tuple[SpeechModel, TextTokenizer], speaker: Speaker, text: str) -> bytes:
@@ -181,7 +187,6 @@ def test_pieces_of_any_size_give_the_whole(networks: tuple[SpeechModel, TextToke
         ]
         for row, spoken in zip(rows, runner.synthesise(rows), strict=True):
             heard[row.slot] += spoken or b""
-    assert not runner._num_done
     for slot, mel in enumerate(mels):
         with torch.inference_mode():
             whole = causal_whole(vocoder, mel, UNIFORM, finalize=True).audio
@@ -220,11 +225,12 @@ def test_the_codes_of_a_model_are_those_of_its_tensors(networks: tuple[SpeechMod
     assert model.lm.config.num_speech_codes == NUM_CODES
 
 
-def test_a_pronunciation_reaches_the_tokens_of_phones(engine: Engine) -> None:
+def test_a_pronunciation_reaches_the_tokens_of_phones(
+    front: TextFront, networks: tuple[SpeechModel, TextTokenizer]
+) -> None:
     """The second generation, and sounds that English has not, have the words."""
-    front = engine._front
+    _, tokenizer = networks
     said = f"say {pronounced('Niger', 'ˈnaɪɡəɹ')} and {pronounced('Bach', 'bax')}"
-    tokenizer = runner_of(engine)._tokenizer
     phones = [tokenizer.written(phone) for phone in ("[N]", "[AY1]", "[G]", "[ER0]")]
     spelled = front.spelled(said)
     assert spelled == f"say {''.join(phones)} and Bach"
@@ -233,6 +239,5 @@ def test_a_pronunciation_reaches_the_tokens_of_phones(engine: Engine) -> None:
     ]
 
 
-def test_a_word_of_phones_alone_is_spoken(engine: Engine) -> None:
-    front = engine._front
+def test_a_word_of_phones_alone_is_spoken(front: TextFront) -> None:
     assert front.prepare("builtin", front.spelled(pronounced("Niger", "ˈnaɪɡəɹ"))) is not None

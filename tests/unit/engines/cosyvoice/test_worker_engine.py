@@ -1,6 +1,6 @@
 """From a worker's settings to its engine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from cc_tts.config.sections.log import LogConfig
 from cc_tts.engines.cosyvoice import worker_engine
-from cc_tts.engines.cosyvoice.batched import BatchedLoader
+from cc_tts.engines.cosyvoice.batched import BatchedConfig
 from cc_tts.engines.cosyvoice.worker_engine import (
     check_build,
     choose_device,
@@ -28,15 +28,26 @@ from tests.support.neural_settings import neural_settings
 pytestmark = pytest.mark.unit
 
 
-def make(device: str = "cpu", **tts: Any) -> BatchedLoader:
-    section = neural_settings("/nonexistent", **tts)
-    loader = make_loader(WorkerSettings(device=device, tts=section, log=LogConfig()))
-    assert isinstance(loader, BatchedLoader)
-    return loader
+Made = tuple[Callable[[], Mapping[str, Any]], BatchedConfig]
+"""What a loader is made of: where it reads its voices, and its settings."""
 
 
-def test_settings_reach_the_engine() -> None:
-    config = make(
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Made]:
+    def make(device: str = "cpu", **tts: Any) -> Made:
+        made: list[Made] = []
+        monkeypatch.setattr(
+            worker_engine, "BatchedLoader", lambda _, speakers, config, **__: made.append((speakers, config))
+        )
+        section = neural_settings("/nonexistent", **tts)
+        make_loader(WorkerSettings(device=device, tts=section, log=LogConfig()))
+        return made[0]
+
+    return make
+
+
+def test_settings_reach_the_engine(make: Callable[..., Made]) -> None:
+    _, config = make(
         max_streams=7,
         interleaved_text=True,
         first_audio_target_ms=120.0,
@@ -48,7 +59,7 @@ def test_settings_reach_the_engine() -> None:
         num_threads=2,
         graphs=False,
         overlap=False,
-    )._config
+    )
     engine = config.engine
     assert (engine.max_streams, engine.interleaved, engine.first_audio_target_ms) == (7, True, 120.0)
     assert (engine.max_utilisation, engine.first_hop_tokens, engine.admits_all) == (0.5, 15, False)
@@ -61,16 +72,18 @@ def test_settings_reach_the_engine() -> None:
     ("dtype", "can", "expected"), [("auto", True, True), ("auto", False, False), ("float32", True, False)]
 )
 def test_a_cpu_has_the_language_model_in_8_bits_where_it_can_and_no_type_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, dtype: str, can: bool, expected: bool
+    make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch, dtype: str, can: bool, expected: bool
 ) -> None:
     monkeypatch.setattr(worker_engine, "can_quantise", lambda: can)
-    assert make(dtype=dtype)._config.int8 is expected
+    _, config = make(dtype=dtype)
+    assert config.int8 is expected
 
 
-def test_the_default_voice_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_voice_is_the_first(make: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_engine, "load_speakers", lambda *_: {"anna": 1, "ben": 2, "cleo": 3})
-    assert list(make(voice="ben")._source()) == ["ben", "anna", "cleo"]
-    assert list(make()._source()) == ["anna", "ben", "cleo"]
+    for voice, expected in (("ben", ["ben", "anna", "cleo"]), ("", ["anna", "ben", "cleo"])):
+        speakers, _ = make(voice=voice)
+        assert list(speakers()) == expected
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ _VNNI: Final = re.compile(r"^flags\s*:.*\b(avx512_vnni|avx_vnni)\b", re.MULTILIN
 _CPUINFO: Final = Path("/proc/cpuinfo")
 
 
-def can_quantise() -> bool:
+def can_quantise(cpuinfo: Path = _CPUINFO) -> bool:
     """Return whether products of 8-bit numbers are quick and exact here: others add two of them in 16 bits."""
     try:
-        has_vnni = _VNNI.search(_CPUINFO.read_text(encoding="utf-8")) is not None
+        has_vnni = _VNNI.search(cpuinfo.read_text(encoding="utf-8")) is not None
     except OSError:
         has_vnni = False
     return has_vnni and hasattr(torch.ops.onednn, "qlinear_pointwise")

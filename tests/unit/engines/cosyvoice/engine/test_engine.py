@@ -201,7 +201,8 @@ def test_a_burst_is_fed_at_once_and_nobody_draws_ahead_before_all_first_pieces_a
 
 def test_the_schedule_has_a_first_piece_due_before_it_was_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     hall = Hall(first_audio_target_ms=300.0)
-    due_ms, plan_lm = [], Scheduler.plan_lm
+    due_ms: list[float] = []
+    plan_lm = Scheduler.plan_lm
 
     def noting(scheduler: Scheduler, now_ms: float, sampling: Sequence[LmCandidate], *rest: Any, **options: Any) -> Any:
         due_ms.extend(each.deadline_ms - now_ms for each in sampling)

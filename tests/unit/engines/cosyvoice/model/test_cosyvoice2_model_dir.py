@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import importlib.util
 import shutil
 import sys
 from pathlib import Path
@@ -45,14 +46,17 @@ def test_a_whole_directory_of_another_size_passes_with_remarks(whole: Path) -> N
 
 
 def test_the_published_bytes_are_recognised_and_not_looked_into(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = (model / "hift.pt").read_bytes()
-    published = model_dir.PublishedFile("hift.pt", len(data), hashlib.sha256(data).hexdigest()[:16], "engine")
-    monkeypatch.setattr(model_dir, "PUBLISHED", {2: (published,)})
-    monkeypatch.setattr(model_dir, "_check_content", lambda *_: pytest.fail("looked into"))
-    assert check_model_dir(model).files[0].state == "published"
-    replace(model / "hift.pt", data[:-1] + bytes([data[-1] ^ 1]))
-    monkeypatch.setattr(model_dir, "_check_content", lambda *_: [])
-    assert state_of(check_model_dir(model), "hift.pt") == ("differs", "other content than published")
+    data = b"no weights, but published"
+    sha256 = hashlib.sha256(data).hexdigest()[:16]
+    published = [model_dir.PublishedFile(name, len(data), sha256, "engine") for name in ("hift.pt", "cosyvoice2.yaml")]
+    monkeypatch.setattr(model_dir, "PUBLISHED", {2: published})
+    replace(model / "hift.pt", data)
+    replace(model / "cosyvoice2.yaml", data[:-1] + b"!")
+    report = check_model_dir(model)
+    assert state_of(report, "hift.pt") == ("published", "")
+    assert state_of(report, "cosyvoice2.yaml") == ("differs", "other content than published")
+    replace(model / "hift.pt", data[:-1] + b"!")
+    assert state_of(check_model_dir(model), "hift.pt")[0] == "wrong"
 
 
 def test_missing_files_are_faults(model: Path) -> None:
@@ -97,7 +101,9 @@ def test_another_version_is_named_first(model: Path) -> None:
 
 
 def test_without_torch_only_the_files_are_checked(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_dir, "_installed", lambda _package: False)
+    find_spec = importlib.util.find_spec
+    absent = {"torch", "onnxruntime"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in absent else find_spec(name))
     report = check_model_dir(model)
     assert report.exit_code == 0
     assert any("torch is not installed" in remark for remark in report.remarks)

@@ -1,5 +1,5 @@
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,7 @@ from tests.support.flow_cases import (
     num_used,
     prompt_of,
     run,
+    shapes_of_calls,
     tokens_of,
     whole,
 )
@@ -53,14 +54,6 @@ def cut(tokens: Sequence[int], draw: random.Random) -> list[list[int]]:
         pieces.append(rest[:size])
         rest = rest[size:]
     return pieces
-
-
-def noting(shapes: list[FlowShape], work: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
-    def noted(*shape: int, **tensors: Tensor) -> tuple[Tensor, ...]:
-        shapes.append(FlowShape(*shape))
-        return work(*shape, **tensors)
-
-    return noted
 
 
 @dataclass
@@ -128,7 +121,7 @@ class TestManySequences:
         draw = random.Random(11)
         runner = new_runner(flow, num_pages=60, num_slots=5, graphs=graphs)
         voices = [runner.add_voice(prompt_of(count, seed)) for seed, count in enumerate((0, 20, 50, 67))]
-        num_shared = num_used(runner.pool)
+        num_shared = num_used(runner)
         waiting = [
             Speaking(voices[index % 4], tokens_of(count, index))
             for index, count in enumerate((55, 80, 31, 5, 64, 77, 26, 40))
@@ -154,7 +147,7 @@ class TestManySequences:
         for one in everyone:
             expected = whole(flow, one.voice.reference, one.tokens)
             torch.testing.assert_close(torch.cat(one.mels, dim=1), expected, **CLOSE)
-        assert num_used(runner.pool) == num_shared == 3
+        assert num_used(runner) == num_shared == 3
 
     def test_a_slot_is_used_again_after_half_a_sequence(self, flow: Flow) -> None:
         prompt, tokens = prompt_of(50), tokens_of(40, 9)
@@ -200,9 +193,9 @@ class TestPages:
     def test_a_voice_holds_the_final_chunks_of_its_prompt(self, flow: Flow, num_prompt: int, expected: int) -> None:
         runner = new_runner(flow)
         voice = runner.add_voice(prompt_of(num_prompt))
-        assert num_used(runner.pool) == len(voice.pages) == expected
+        assert num_used(runner) == len(voice.pages) == expected
         runner.drop_voice(voice)
-        assert num_used(runner.pool) == 0
+        assert num_used(runner) == 0
 
     def test_sequences_share_them(self, flow: Flow) -> None:
         runner = new_runner(flow)
@@ -210,9 +203,9 @@ class TestPages:
         before = runner.arena.estimator.attention.kept[:, :, 2 : 2 + 2 * 2].clone()
         for slot in range(3):
             runner.open(slot, voice)
-        assert num_used(runner.pool) == 2
+        assert num_used(runner) == 2
         runner.step([FlowRow(slot, tokens_of(40, slot), is_last=False) for slot in range(3)])
-        assert num_used(runner.pool) == 2 + 3 * 2
+        assert num_used(runner) == 2 + 3 * 2
         assert torch.equal(runner.arena.estimator.attention.kept[:, :, 2 : 2 + 2 * 2], before)
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
@@ -226,20 +219,20 @@ class TestPages:
         if dropped_first:
             runner.drop_voice(voice)
         for slot in order:
-            assert num_used(runner.pool) > 0
+            assert num_used(runner) > 0
             runner.close(slot)
             runner.close(slot)
-        assert num_used(runner.pool) == (0 if dropped_first else 1)
+        assert num_used(runner) == (0 if dropped_first else 1)
 
     @pytest.mark.parametrize("num_prompt", [0, 20, 28, 50])
     @pytest.mark.parametrize("num_tokens", [1, 25, 33])
     def test_how_many_are_needed(self, flow: Flow, num_prompt: int, num_tokens: int) -> None:
         runner = new_runner(flow)
         voice = runner.add_voice(prompt_of(num_prompt))
-        num_shared = num_used(runner.pool)
+        num_shared = num_used(runner)
         runner.open(0, voice)
         runner.step([FlowRow(0, tokens_of(num_tokens, 1), is_last=True)])
-        assert num_used(runner.pool) - num_shared == runner.pages_needed(num_prompt, num_tokens)
+        assert num_used(runner) - num_shared == runner.pages_needed(num_prompt, num_tokens)
 
     @pytest.mark.parametrize("graphs", [False, True])
     def test_when_they_run_out_nothing_has_changed(self, flow: Flow, graphs: bool) -> None:
@@ -255,12 +248,12 @@ class TestPages:
         for _ in range(2):
             with pytest.raises(PagesExhausted):
                 runner.step(rows)
-        assert num_used(runner.pool) == 3
+        assert num_used(runner) == 3
         assert all(map(torch.equal, kept, [arena.estimator.attention.kept, *arena.contexts(1)]))
         with pytest.raises(PagesExhausted):
             runner.add_voice(prompt_of(150))
         runner.close(1)
-        assert num_used(runner.pool) == 2
+        assert num_used(runner) == 2
         second = runner.step(rows[:1])
         mel = torch.cat((first[0], second[0]), dim=1)
         torch.testing.assert_close(mel, whole(flow, prompt, tokens), **CLOSE)
@@ -270,9 +263,9 @@ class TestPages:
         runner.open(0, runner.add_voice(prompt_of(20)))
         assert runner.step([FlowRow(0, [], is_last=False)])[0].shape == (80, 0)
         assert runner.step([FlowRow(0, tokens_of(7, 1), is_last=False)])[0].shape == (80, 0)
-        assert num_used(runner.pool) == 0
+        assert num_used(runner) == 0
         assert runner.step([FlowRow(0, [1], is_last=False)])[0].shape == (80, 10)
-        assert num_used(runner.pool) == 1
+        assert num_used(runner) == 1
         assert runner.step([]) == []
 
 
@@ -297,17 +290,17 @@ class TestShapes:
         assert FlowShape(300, 10_000, 70).bucket(25) == (512, 10_000, 128), "past the largest, multiples of it"
 
     def test_shapes_are_those_of_the_buckets(self, monkeypatch: pytest.MonkeyPatch, flow: Flow) -> None:
+        shapes = shapes_of_calls(monkeypatch)
         runner = new_runner(flow, graphs=True)
-        shapes: list[FlowShape] = []
-        monkeypatch.setattr(runner._graphs, "_fn", noting(shapes, runner._graphs._fn))
         runner.warm_up([FlowShape(1, 25, 4), FlowShape(3, 10, 1)])
         assert shapes == [FlowShape(4, 25, 8), FlowShape(1, 25, 8)], "the largest first"
         voice = runner.add_voice(prompt_of(50))
+        shapes.clear()
         for slot in range(3):
             runner.open(slot, voice)
         runner.step([FlowRow(slot, tokens_of(28, slot), is_last=False) for slot in range(3)])
         runner.step([FlowRow(1, tokens_of(30, 1), is_last=True)])
-        assert shapes[2:] == [FlowShape(4, 50, 8), FlowShape(1, 50, 8)]
+        assert shapes == [FlowShape(4, 50, 8), FlowShape(1, 50, 8)]
 
     def test_warming_up_touches_scratch_only(self, flow: Flow) -> None:
         runner = new_runner(flow, graphs=True)
@@ -318,14 +311,15 @@ class TestShapes:
         assert not any(pages.kept[:, 1:].any() for pages in encoder.paged)
         assert not any(context.any() for slot in range(1, 5) for context in runner.arena.contexts(slot))
 
-    def test_no_tensor_is_asked_for_its_value(self) -> None:
+    def test_no_tensor_is_asked_for_its_value(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """On the meta device tensors have none; what runs there can be captured in a CUDA graph."""
+        shapes = shapes_of_calls(monkeypatch)
         with torch.device("meta"):
             flow = Flow(FLOW)
         runner = FlowRunner(flow, num_slots=2, num_pages=3, noise=NOISE, max_tokens=MAX_TOKENS, graphs=True)
         shape = FlowShape(2, 50, 4)
-        (mel,) = runner._graphs._fn(*shape, **runner._inputs(shape, ()))
-        assert mel.shape == (2, 100, 80)
+        runner.record(shape)
+        assert shapes == [shape]
 
     def test_a_result_is_not_overwritten(self, flow: Flow) -> None:
         runner = new_runner(flow, graphs=True)
@@ -407,20 +401,20 @@ def test_many_of_any_age_give_what_each_gives_alone_and_all_pages_come_back() ->
         torch.testing.assert_close(torch.cat(mels[slot], dim=1), expected, **CLOSE)
         runner.close(slot, wipe=slot == 1)
         runner.drop_voice(voice)
-    assert num_used(runner.pool) == 0
+    assert num_used(runner) == 0
 
 
 def test_pages_that_nothing_sees_any_more_are_given_back() -> None:
     flow = windowed(2, 1)
     runner = new_runner(flow)
-    assert len(runner.add_voice(prompt_of(110)).pages) == num_used(runner.pool) == 2, "the first and the last of four"
+    assert len(runner.add_voice(prompt_of(110)).pages) == num_used(runner) == 2, "the first and the last of four"
     voice = runner.add_voice(prompt_of(35))
-    num_shared = num_used(runner.pool)
+    num_shared = num_used(runner)
     runner.open(0, voice)
     num_own = []
     for number in range(6):
         runner.step([FlowRow(0, tokens_of(25, number), is_last=False)])
-        num_own.append(num_used(runner.pool) - num_shared)
+        num_own.append(num_used(runner) - num_shared)
     assert num_own == [1] * 6
     assert runner.pages_needed(35, 500) == max_pages(flow.config) == 2 + MAX_CALL_CHUNKS
     assert runner.pages_needed(35, 40) == 2

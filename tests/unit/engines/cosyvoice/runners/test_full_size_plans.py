@@ -58,19 +58,16 @@ def page_bytes(model: SpeechModel) -> int:
     return FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
 
 
-def on_card(
-    model: SpeechModel, monkeypatch: pytest.MonkeyPatch, size_gb: int, max_streams: int = 0, graphs: float = GRAPH_SHARE
-) -> MemoryPlan:
+def on_card(model: SpeechModel, size_gb: int, max_streams: int = 0, graphs: float = GRAPH_SHARE) -> MemoryPlan:
     """The plan on a card of this size, where graphs take that share of what the weights leave."""
     free_bytes = size_gb * GB - weight_bytes(model) - CONTEXT_BYTES
-    monkeypatch.setattr(memory_plan, "_free_bytes", lambda _device: int(free_bytes * memory_plan.CUDA_SHARE))
     return plan_memory(
         model,
+        free_bytes=int(free_bytes * memory_plan.CUDA_SHARE) - int(graphs * free_bytes),
         max_streams=max_streams,
         num_positions=1024,
         memory_bytes=0,
         prompt_tokens=PROMPT_TOKENS,
-        graph_bytes=int(graphs * free_bytes),
     )
 
 
@@ -95,46 +92,44 @@ def test_pages_of_8_bits_take_half(config: FlowConfig, type_: PageType, num_byte
     assert FlowArena(flow, num_slots=1, num_pages=1).bytes_per_page == num_bytes
 
 
-def test_a_card_holds_nearly_twice_as_many_of_them(half: SpeechModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_holds_nearly_twice_as_many_of_them(half: SpeechModel) -> None:
     model = published("bfloat16")
     model.flow.page_form = PageForm("int8")
-    wide, narrow = (on_card(each, monkeypatch, 24, max_streams=32) for each in (half, model))
+    wide, narrow = (on_card(each, 24, max_streams=32) for each in (half, model))
     assert wide.num_slots == narrow.num_slots
     assert narrow.num_pages > 1.9 * wide.num_pages
 
 
 @pytest.mark.parametrize("max_streams", [0, 256])
 @pytest.mark.parametrize("size_gb", [8, 10, 12, 16, 24, 48, 80])
-def test_a_card_starts_and_holds_what_one_stream_needs(
-    half: SpeechModel, monkeypatch: pytest.MonkeyPatch, size_gb: int, max_streams: int
-) -> None:
-    plan = on_card(half, monkeypatch, size_gb, max_streams)
+def test_a_card_starts_and_holds_what_one_stream_needs(half: SpeechModel, size_gb: int, max_streams: int) -> None:
+    plan = on_card(half, size_gb, max_streams)
     assert plan.num_streams >= 1
     assert plan.num_pages >= pages_for(PROMPT_TOKENS, TYPICAL_TOKENS)
 
 
 @pytest.mark.parametrize("size_gb", [8, 10, 12, 16, 24, 48, 80])
-def test_by_itself_a_card_gives_nearly_all_to_pages(
-    half: SpeechModel, monkeypatch: pytest.MonkeyPatch, size_gb: int
-) -> None:
-    plan = on_card(half, monkeypatch, size_gb)
+def test_by_itself_a_card_gives_nearly_all_to_pages(half: SpeechModel, size_gb: int) -> None:
+    plan = on_card(half, size_gb)
     slot_bytes = plan.num_slots * plan.slot_bytes
     assert slot_bytes < 0.07 * (slot_bytes + plan.page_bytes)
     assert plan.page_bytes - plan.num_pages * page_bytes(half) < page_bytes(half)
 
 
-def test_a_larger_card_takes_more_streams(half: SpeechModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = [on_card(half, monkeypatch, size_gb, graphs=0.2).num_streams for size_gb in (8, 12, 16, 24, 48, 80)]
+def test_a_larger_card_takes_more_streams(half: SpeechModel) -> None:
+    streams = [on_card(half, size_gb, graphs=0.2).num_streams for size_gb in (8, 12, 16, 24, 48, 80)]
     assert streams == sorted(set(streams))
-    assert on_card(half, monkeypatch, 280).num_streams == memory_plan.MAX_STREAMS
+    assert on_card(half, 280).num_streams == memory_plan.MAX_STREAMS
 
 
 @pytest.mark.parametrize(("type_name", "available_gb"), [("float32", 8), ("float32", 64), ("bfloat16", 4)])
 def test_a_cpu_starts(monkeypatch: pytest.MonkeyPatch, type_name: str, available_gb: int) -> None:
     model = published(type_name)
-    monkeypatch.setattr(memory_plan, "_available_bytes", lambda: available_gb * GB)
     monkeypatch.setattr(SpeechLm, "device", torch.device("cpu"))
-    plan = plan_memory(model, max_streams=0, num_positions=1024, memory_bytes=0, prompt_tokens=100)
+    free_bytes = int(available_gb * GB * memory_plan.CPU_SHARE)
+    plan = plan_memory(
+        model, free_bytes=free_bytes, max_streams=0, num_positions=1024, memory_bytes=0, prompt_tokens=100
+    )
     assert plan.num_pages >= pages_for(100, TYPICAL_TOKENS)
     assert plan.num_pages <= pages_for(100, 1200), "a CPU speaks two sequences at a time, not more"
     assert plan.num_pages * page_bytes(model) <= 0.6 * available_gb * GB

@@ -11,13 +11,11 @@ pytest.importorskip("onnx")
 import torch
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.engines.cosyvoice.engine.engine import Engine
 from cc_tts.engines.cosyvoice.model.sizes import Generation
 from cc_tts.engines.cosyvoice.runners.lanes import Fetched, Lane, LaneMark, upload
-from lab.cosyvoice.schedule import double_hop
 from lab.cosyvoice.tiny_model import make_tiny_model
 from tests.fakes.ordered_streams import OrderedStreams
-from tests.support.small_engine import hang_up_during_a_call, load_engine, most_apart, say
+from tests.support.small_engine import hang_up_during_a_call, let_hops_double, load_engine, most_apart, say
 from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
@@ -53,7 +51,8 @@ def test_numbers_are_there_when_they_have_been_waited_for_and_not_before(lanes: 
         fetched = Fetched(given * 2)
         given.zero_()  # behind the copy
         end = LaneMark(CPU, clock)
-        assert fetched._values.tolist() == [113, 113]  # noqa: SLF001 - what nobody should look at
+        (copy,) = streams.pinned.values()
+        assert copy.tolist() == [113, 113]
         while not fetched.wait(0.0, clock):
             pass
         assert fetched.numbers().tolist() == [2, 4]
@@ -65,7 +64,7 @@ def test_numbers_are_there_when_they_have_been_waited_for_and_not_before(lanes: 
 def test_streams_sound_the_same_from_two_lanes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generation: Generation
 ) -> None:
-    monkeypatch.setattr(Engine, "_choose_hop", double_hop)  # crossfades lie where hops end
+    let_hops_double(monkeypatch)
     directory = make_tiny_model(tmp_path, generation)
     plain = say(load_engine(directory, graphs=False, flow_steps=FLOW_STEPS))
     with OrderedStreams(monkeypatch) as streams:

@@ -1,13 +1,14 @@
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 pytest.importorskip("torch")
 
 import torch
+from torch import Tensor
 
 from cc_tts.engines.cosyvoice.engine.device import Sampled, SlotPrefill
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import (
@@ -210,8 +211,7 @@ def test_a_sequence_is_turned_back_to_an_earlier_token_and_other_ids_are_drawn_f
     last = speech_inputs(before[num_kept - 1 : num_kept]) if num_kept else inputs[-1:]
     position = len(inputs) + num_kept - 1
     runner.start([SlotPrefill(1, "", Prefill(last, rules, extends=True, keeps=position), 5)])
-    ras, history = SeededRas(5), list(before)
-    ras._num_drawn = len(before)
+    ras, history = SeededRas(5, len(before)), list(before)
     context = CachedSequence(lm, num_positions=200)
     log_probs, expected = context.feed([*inputs, *speech_inputs(before[:num_kept])]), []
     for _ in range(10):
@@ -272,13 +272,13 @@ def test_no_slot_runs_further_than_it_may(lm: SpeechLm) -> None:
 def test_only_steps_that_somebody_wants_are_run(lm: SpeechLm, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, int]] = []
     runner = small_runner(lm, 9, 300)
-    run_step = runner._step.call
+    decode = SpeechLm.decode
 
-    def counted(key: tuple[int, int]) -> tuple[object, ...]:
-        calls.append(key)
-        return run_step(key)
+    def counted(lm: SpeechLm, last: Tensor, *given: Tensor, num_keys: int, **rest: Any) -> tuple[Tensor, Tensor]:
+        calls.append((len(last), num_keys))
+        return decode(lm, last, *given, num_keys=num_keys, **rest)
 
-    monkeypatch.setattr(runner._step, "call", counted)
+    monkeypatch.setattr(SpeechLm, "decode", counted)
     limits = LengthLimits(200, 200)
     runner.start([prefill_of(slot, LmRequest([1]), 0, limits) for slot in (0, 4)])
     runner.decode({0: 3, 4: 3}, 50)
@@ -341,17 +341,33 @@ def test_fill_is_forced_where_the_rules_say_so(lm: SpeechLm) -> None:
 # --- slots
 
 
-def poison(runner: LmRunner, slot: int) -> None:
+def runner_with_cache(lm: SpeechLm, monkeypatch: pytest.MonkeyPatch, num_slots: int = 3) -> tuple[LmRunner, Tensor]:
+    """A runner, and what it keeps of its slots: layers, keys and values, slots, …"""
+    caches: list[Tensor] = []
+    new_cache = SpeechLm.new_cache
+
+    def noting(lm: SpeechLm, *sizes: int) -> Tensor:
+        caches.append(new_cache(lm, *sizes))
+        return caches[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SpeechLm, "new_cache", noting)
+        runner = small_runner(lm, num_slots)
+    (cache,) = caches
+    return runner, cache
+
+
+def poison(cache: Tensor, slot: int) -> None:
     with torch.inference_mode():
-        runner._cache[:, 1, slot] = torch.nan
+        cache[:, 1, slot] = torch.nan
 
 
-def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm) -> None:
+def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = {slot: LmRequest([slot, 9]) for slot in range(3)}
-    runner = small_runner(lm)
+    runner, cache = runner_with_cache(lm, monkeypatch)
     runner.start([prefill_of(slot, request, slot) for slot, request in requests.items()])
     before = runner.decode({}, 0)
-    poison(runner, 1)
+    poison(cache, 1)
     after = runner.decode(dict.fromkeys(range(3), 4), 3)
     assert after[1] == Sampled((), stopped=True, failed=True)
     assert runner.decode(dict.fromkeys(range(3), 9), 3)[1] == Sampled((), stopped=True, failed=True)
@@ -363,13 +379,13 @@ def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm) -> None:
     assert finish(runner, [1])[1] == alone(lm, requests[1], 1)
 
 
-def test_a_slot_that_is_released_leaves_nothing_behind(lm: SpeechLm) -> None:
+def test_a_slot_that_is_released_leaves_nothing_behind(lm: SpeechLm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor do ids that nobody asked for, or numbers that are not finite and were not seen yet."""
-    runner = small_runner(lm, 2)
+    runner, cache = runner_with_cache(lm, monkeypatch, 2)
     for seed in range(4):
         request = LmRequest([seed, 5, 6])
         runner.start([prefill_of(0, request, seed)])
-        poison(runner, 0)
+        poison(cache, 0)
         runner.release(0)
         runner.release(0)
         assert runner.decode({}, 4) == {}

@@ -15,10 +15,14 @@ from cc_tts.engines.cosyvoice.engine.device import (
     SpeakJob,
 )
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel, load_model
+from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits, SpeechIds
 from cc_tts.engines.cosyvoice.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules
+from cc_tts.engines.cosyvoice.runners.flow import FlowRunner, FlowVoice
+from cc_tts.engines.cosyvoice.runners.lm import LmRunner
 from cc_tts.engines.cosyvoice.runners.runner import ModelRunner
+from cc_tts.engines.cosyvoice.runners.vocoder import VocoderRunner
 from cc_tts.errors import EngineFailed
 from lab.cosyvoice.tiny_model import make_tiny_model
 from tests.support.tiny_speakers import tiny_speaker
@@ -61,15 +65,29 @@ def job(slot: int, num_tokens: int = 40, **fields: Any) -> SpeakJob:
     return SpeakJob(**{"slot": slot, "tokens": tokens, "is_first": True, "is_last": True, **fields})
 
 
-def held(runner: ModelRunner) -> tuple[int, int, int, int]:
-    used = (len(runner._lm._used), len(runner._flow._sequences), len(runner._vocoder._num_done))
-    return (*used, len(runner._voice_of))
+def held(runner: ModelRunner) -> tuple[list[int], int]:
+    """Slots that the language model has in use, and pages that cannot be taken."""
+    return sorted(runner.decode({}, 0)), runner.num_pages - runner.num_free_pages
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The voices whose references were run."""
+    ids = {len(speaker.flow_tokens): voice_id for voice_id, speaker in SPEAKERS.items()}
+    found, add_voice = [], FlowRunner.add_voice
+
+    def noting(flow: FlowRunner, reference: FlowReference) -> FlowVoice:
+        voice = add_voice(flow, reference)
+        found.append(ids[reference.token.shape[1]])
+        return voice
+
+    monkeypatch.setattr(FlowRunner, "add_voice", noting)
+    return found
 
 
 def test_a_sequence_takes_its_slot_everywhere_and_gives_it_back(model: Any) -> None:
     runner = make_runner(model)
     runner.start([prefill(0, "short"), prefill(2, "builtin")])
-    assert held(runner) == (2, 2, 0, 2)
     drawn = runner.decode({0: 40, 2: 40}, 39)
     assert {slot: len(answer.ids) for slot, answer in drawn.items()} == {0: 40, 2: 40}
     batch = runner.speak([job(0, is_last=False), job(2)]).batch()
@@ -77,12 +95,12 @@ def test_a_sequence_takes_its_slot_everywhere_and_gives_it_back(model: Any) -> N
     assert first is not None
     assert second is not None
     assert len(second) == 40 * 1920
-    assert held(runner)[2] == 1
-    assert runner.num_free_pages < runner.num_pages
+    slots, num_pages = held(runner)
+    assert slots == [0, 2]
+    assert num_pages > 0
     for slot in (0, 2, 0, 3):
         runner.release(slot)
-    assert held(runner) == (0, 0, 0, 0)
-    assert runner.num_free_pages == runner.num_pages
+    assert held(runner) == ([], 0)
 
 
 def test_pages_needed_are_the_pages_taken(model: Any) -> None:
@@ -92,59 +110,62 @@ def test_pages_needed_are_the_pages_taken(model: Any) -> None:
         free = runner.num_free_pages
         runner.start([prefill(0, voice_id)])
         runner.speak([job(0)])
-        shared = len(runner._voices[voice_id].flow.pages)
         assert free - runner.num_free_pages == needed
         runner.release(0)
-        assert runner.pages_needed(voice_id, 40) == needed - shared
+        num_shared = max(0, len(SPEAKERS[voice_id].flow_tokens) - 3) // 25
+        assert runner.pages_needed(voice_id, 40) == needed - num_shared
 
 
-def test_voices_are_computed_once_and_make_room_when_nobody_speaks_with_them(model: Any) -> None:
+def test_voices_are_computed_once_and_make_room_when_nobody_speaks_with_them(model: Any, computed: list[str]) -> None:
     runner = make_runner(model, num_pages=32)
     runner.start([prefill(0, "long")])
     with pytest.raises(PagesExhausted):
         runner.start([prefill(1, "builtin"), prefill(2, "other")])
-    assert held(runner) == (1, 1, 0, 1)
+    assert held(runner)[0] == [0]
     runner.start([prefill(1, "long")])
-    assert list(runner._voices) == ["builtin", "long"]
+    assert computed == ["long", "builtin"]
     runner.release(0)
     with pytest.raises(PagesExhausted):
         runner.start([prefill(2, "other")])
     runner.release(1)
     runner.start([prefill(2, "other")])
-    assert list(runner._voices) == ["other"]
     runner.release(2)
-    assert runner.num_free_pages == runner.num_pages
+    assert held(runner) == ([], 0)
+    runner.start([prefill(0, "other"), prefill(1, "builtin")])
+    assert computed == ["long", "builtin", "other", "builtin"], "those that nobody spoke with have made room"
 
 
-def test_idle_voices_give_way_to_speech(model: Any) -> None:
+def test_idle_voices_give_way_to_speech(model: Any, computed: list[str]) -> None:
     runner = make_runner(model, num_pages=32)
-    runner._voice("long")
+    assert runner.keep_voices(["long"]) == ()
     runner.start([prefill(0, "builtin", num_sampled=450)])
     runner.speak([job(0, 450)])
-    assert "long" not in runner._voices
+    runner.release(0)
+    runner.start([prefill(0, "long")])
+    assert computed == ["long", "builtin", "long"]
 
 
 def test_a_feeding_that_does_not_fit_changes_nothing(model: Any) -> None:
     runner = make_runner(model)
     with pytest.raises(EngineFailed, match="does not fit into 512"):
         runner.start([prefill(0, "short"), prefill(1, "short", num_inputs=511)])
-    assert held(runner) == (0, 0, 0, 0)
-    assert runner.num_free_pages == runner.num_pages
+    assert held(runner) == ([], 0)
     runner.start([prefill(0, "short"), prefill(1, "short")])
 
 
-def test_as_many_prompts_are_kept_as_half_of_the_pages_hold(model: Any) -> None:
+def test_as_many_prompts_are_kept_as_half_of_the_pages_hold(model: Any, computed: list[str]) -> None:
     voices = ("short", "builtin", "long", "other")
     assert make_runner(model, num_pages=100).keep_voices(voices) == ()
+    computed.clear()
     runner = make_runner(model, num_pages=32)
     assert runner.keep_voices(voices) == ("long", "other")
-    assert list(runner._voices) == ["short", "builtin"]
+    assert computed == ["short", "builtin"]
 
 
 def test_warming_up_leaves_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = make_runner(model)
-    monkeypatch.setattr(runner._lm, "warm_up", lambda **_: None)
-    monkeypatch.setattr(runner._vocoder, "warm_up", lambda **_: None)
+    monkeypatch.setattr(LmRunner, "warm_up", lambda *_, **__: None)
+    monkeypatch.setattr(VocoderRunner, "warm_up", lambda *_, **__: None)
     told: list[str] = []
     runner.warm_up(told.append, max_rows=1)
     assert [line.split(":")[0] for line in told] == [
@@ -152,5 +173,4 @@ def test_warming_up_leaves_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) 
         "graphs of the flow",
         "graphs of the vocoder",
     ]
-    assert held(runner) == (0, 0, 0, 0)
-    assert runner.num_free_pages == runner.num_pages
+    assert held(runner) == ([], 0)

@@ -15,15 +15,17 @@ from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm
 from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice.runners.vocoder import (
     FRAME_BUCKETS,
+    SourceNoise,
     VocoderRow,
     VocoderRunner,
     crossfade,
     crossfade_window,
+    source_noise,
 )
 from lab.cosyvoice.chunked_vocoder import ChunkedVocoder, Crossfade
 from lab.cosyvoice.networks import vocoder_of
 from lab.cosyvoice.tiny_model import tiny_states
-from lab.cosyvoice.whole_vocoder import NoiselessVocoderRunner, vocode
+from lab.cosyvoice.whole_vocoder import no_noise, vocode
 from tests.support.torch_threads import one_thread_without_gradients
 
 pytestmark = pytest.mark.unit
@@ -54,14 +56,16 @@ def cuts(num_frames: int, rng: random.Random) -> list[int]:
     return sizes + [0] * (rng.random() < 0.4)
 
 
-def alone(runner: VocoderRunner, mel: Tensor, sizes: Sequence[int], seed: int) -> list[Tensor]:
-    """Audio of each chunk of one stream, [samples], with the noise that the runner draws."""
-    chunked, crossfade, done = ChunkedVocoder(partial(vocode, runner._vocoder)), None, 0
+def alone(
+    vocoder: Vocoder, mel: Tensor, sizes: Sequence[int], seed: int, noise: SourceNoise = source_noise
+) -> list[Tensor]:
+    """Audio of each chunk of one stream, [samples]."""
+    chunked, crossfade, done = ChunkedVocoder(partial(vocode, vocoder)), None, 0
     parts: list[Tensor] = []
     for number, size in enumerate(sizes):
         start = done - (0 if crossfade is None else 8)
         new = mel[None, :, done : done + size]
-        draws = runner._noise(torch.tensor([seed]), torch.tensor([start]), done + size - start)
+        draws = noise(torch.tensor([seed]), torch.tensor([start]), done + size - start, vocoder.config)
         audio, crossfade = push(chunked, new, crossfade, draws, is_last=number == len(sizes) - 1)
         parts.append(audio[0])
         done += size
@@ -95,13 +99,11 @@ def rows_of(mel: Tensor, sizes: Sequence[int], slot: int, seed: int) -> list[Voc
 # --- in company as alone
 
 
-@pytest.mark.parametrize("kind", [VocoderRunner, NoiselessVocoderRunner])
+@pytest.mark.parametrize("noise", [source_noise, no_noise])
 @pytest.mark.parametrize("buckets", [True, False])
-def test_streams_that_come_and_go_sound_as_they_do_alone(
-    vocoder: Vocoder, kind: type[VocoderRunner], buckets: bool
-) -> None:
-    rng = random.Random(kind.__name__)
-    runner = kind(vocoder, num_slots=4, graphs=buckets)
+def test_streams_that_come_and_go_sound_as_they_do_alone(vocoder: Vocoder, noise: SourceNoise, buckets: bool) -> None:
+    rng = random.Random(buckets)
+    runner = VocoderRunner(vocoder, num_slots=4, noise=noise, graphs=buckets)
     waiting = list(range(9))
     running: dict[int, list[tuple[VocoderRow, Tensor]]] = {}
     num_chunks = 0
@@ -111,7 +113,7 @@ def test_streams_that_come_and_go_sound_as_they_do_alone(
                 seed = waiting.pop() - 4
                 mel = mel_of(rng.randint(1, 90), seed)
                 sizes = cuts(mel.shape[1], rng)
-                expected = alone(runner, mel, sizes, seed)
+                expected = alone(vocoder, mel, sizes, seed, noise)
                 running[slot] = list(zip(rows_of(mel, sizes, slot, seed), expected, strict=True))
         chosen = [slot for slot in running if rng.random() < 0.7]
         rng.shuffle(chosen)
@@ -122,7 +124,6 @@ def test_streams_that_come_and_go_sound_as_they_do_alone(
         running = {slot: rest for slot, rest in running.items() if rest}
     assert num_chunks > 18
     assert runner.num_not_finite == 0
-    assert not runner._num_done
 
 
 def test_all_that_goes_in_comes_out(vocoder: Vocoder) -> None:
@@ -137,7 +138,7 @@ def test_a_stream_of_one_short_chunk_and_one_of_nothing(vocoder: Vocoder) -> Non
     runner = VocoderRunner(vocoder, num_slots=2)
     short, nothing = mel_of(3, 1), mel_of(0, 1)
     outs = runner.synthesise([VocoderRow(0, short, True, True, 1), VocoderRow(1, nothing, True, True)])
-    assert_same(outs[0], alone(runner, short, [3], 1)[0])
+    assert_same(outs[0], alone(vocoder, short, [3], 1)[0])
     assert outs[1] == b""
 
 
@@ -152,30 +153,28 @@ def test_rows_of_a_kind_are_run_together(
     vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch, buckets: bool, calls: list[tuple[int, int, bool]]
 ) -> None:
     called: list[tuple[int, int, bool]] = []
-    runner = NoiselessVocoderRunner(vocoder, num_slots=70, graphs=buckets)
 
-    def counted(batch: Sequence[object], num_rows: int, num_frames: int, is_even: int) -> Tensor:
-        called.append((num_rows, num_frames, bool(is_even)))
-        ones: Tensor = torch.ones((len(batch), num_frames * HOP + 1), dtype=torch.int16)
-        return ones
+    def counted(_vocoder: Vocoder, mel: Tensor, _source: Tensor, ends: Tensor | None) -> Tensor:
+        called.append((len(mel), mel.shape[2], ends is None))
+        return torch.ones((len(mel), mel.shape[2] * HOP))
 
-    monkeypatch.setattr(runner, "_call", counted)
+    monkeypatch.setattr(Vocoder, "synthesize", counted)
+    runner = VocoderRunner(vocoder, num_slots=70, noise=no_noise, graphs=buckets)
     sizes = [10, 16, 17, *[58] * 34, 50]
     rows = [VocoderRow(slot, torch.zeros(80, size), True, True) for slot, size in enumerate(sizes)]
     assert [len(out or b"") for out in runner.synthesise(rows)] == [2 * HOP * size for size in sizes]
     assert called == calls
 
 
-def test_what_is_too_loud_is_clipped(vocoder: Vocoder) -> None:
-    runner = VocoderRunner(vocoder, num_slots=1)
-    first, second = rows_of(mel_of(20, 1), [12, 8], 0, 1)
-    runner.synthesise([first])
-    runner._crossfade_audio[0, :1000] = 9.0
-    runner._crossfade_audio[0, 1000:2000] = -9.0
-    samples = np.frombuffer(runner.synthesise([second])[0] or b"", "<i2")
-    assert (int(samples.max()), int(samples.min())) == (32767, -32767)
-    assert (samples[:900] == 32767).all()
-    assert (samples[1000:1900] == -32767).all()
+def test_what_is_too_loud_is_clipped(vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    loud = torch.zeros(1, 20 * HOP)
+    loud[0, :1000], loud[0, 1000:2000] = 9.0, -9.0
+    monkeypatch.setattr(Vocoder, "synthesize", lambda *_: loud)
+    (out,) = VocoderRunner(vocoder, num_slots=1).synthesise([VocoderRow(0, mel_of(20, 1), True, True)])
+    samples = np.frombuffer(out or b"", "<i2")
+    assert (samples[:1000] == 32767).all()
+    assert (samples[1000:2000] == -32767).all()
+    assert not samples[2000:].any()
 
 
 def test_no_value_leaves_the_device(vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +189,8 @@ def test_no_value_leaves_the_device(vocoder: Vocoder, monkeypatch: pytest.Monkey
 
 
 def test_noise_is_normal_and_depends_on_seed_and_place_alone(vocoder: Vocoder) -> None:
-    runner = VocoderRunner(vocoder, num_slots=1)
     seeds = torch.tensor([5, 5, -6])
-    draws = runner._noise(seeds, torch.tensor([0, 3, 0]), 20)
+    draws = source_noise(seeds, torch.tensor([0, 3, 0]), 20, vocoder.config)
     assert draws.shape == (3, 20 * HOP, 9)
     assert torch.equal(draws[0, 3 * HOP :], draws[1, : -3 * HOP])
     different = draws[::2].flatten(1)
@@ -226,7 +224,7 @@ def test_numbers_that_are_not_finite_stay_in_their_row(vocoder: Vocoder) -> None
     assert outs[1] is None
     assert runner.num_not_finite == 1
     for slot in (0, 2):
-        assert_same(outs[slot], alone(runner, mels[slot], [16, 14], slot)[1])
+        assert_same(outs[slot], alone(vocoder, mels[slot], [16, 14], slot)[1])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -234,9 +232,8 @@ def test_a_slot_that_failed_is_free_and_clean(vocoder: Vocoder, value: float) ->
     runner = VocoderRunner(vocoder, num_slots=1)
     broken = torch.full((80, 20), value)
     assert runner.synthesise([VocoderRow(0, broken, True, False)]) == [None]
-    assert not runner._num_done
     mel = mel_of(30, 2)
-    for row, audio in zip(rows_of(mel, [16, 14], 0, 3), alone(runner, mel, [16, 14], 3), strict=True):
+    for row, audio in zip(rows_of(mel, [16, 14], 0, 3), alone(vocoder, mel, [16, 14], 3), strict=True):
         assert_same(runner.synthesise([row])[0], audio)
 
 
@@ -245,9 +242,8 @@ def test_a_slot_that_is_released_leaves_nothing_behind(vocoder: Vocoder) -> None
     runner.synthesise([VocoderRow(0, mel_of(20, 1), True, False, 9)])
     runner.release(0)
     runner.release(0)
-    assert not runner._num_done
     mel = mel_of(30, 2)
-    for row, audio in zip(rows_of(mel, [16, 14], 0, 3), alone(runner, mel, [16, 14], 3), strict=True):
+    for row, audio in zip(rows_of(mel, [16, 14], 0, 3), alone(vocoder, mel, [16, 14], 3), strict=True):
         assert_same(runner.synthesise([row])[0], audio)
 
 
@@ -255,7 +251,7 @@ def test_warming_up_touches_no_stream(vocoder: Vocoder, monkeypatch: pytest.Monk
     monkeypatch.setattr("cc_tts.engines.cosyvoice.runners.vocoder.FRAME_BUCKETS", FRAME_BUCKETS[:2])
     runner = VocoderRunner(vocoder, num_slots=2)
     mel = mel_of(30, 2)
-    expected = alone(runner, mel, [16, 14], 3)
+    expected = alone(vocoder, mel, [16, 14], 3)
     for row, audio in zip(rows_of(mel, [16, 14], 1, 3), expected, strict=True):
         assert_same(runner.synthesise([row])[0], audio)
         runner.warm_up(max_rows=2)

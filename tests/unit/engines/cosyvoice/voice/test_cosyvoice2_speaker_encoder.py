@@ -139,7 +139,7 @@ def test_the_fingerprint_follows_the_files(graphs: Path, tmp_path: Path, monkeyp
     changed[len(changed) // 2] ^= 1
     (tmp_path / "campplus.onnx").write_bytes(changed)
     assert CosyVoiceReferenceEncoder(tmp_path).fingerprint != fingerprint
-    monkeypatch.setattr(speaker_encoder, "_FEATURES_VERSION", 2)
+    monkeypatch.setattr(features, "VERSION", 2)
     assert CosyVoiceReferenceEncoder(graphs).fingerprint != fingerprint
 
 

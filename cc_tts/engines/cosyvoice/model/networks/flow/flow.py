@@ -209,14 +209,14 @@ class Flow(nn.Module):
             for scale in (1, FRAMES_PER_TOKEN)
         )
         return self._guided(
-            self._mu(window, within(known, window.shape[1]), tokens, frames, encoder), speaker, cond, frames
+            self.mu(window, within(known, window.shape[1]), tokens, frames, encoder), speaker, cond, frames
         )
 
     def _guided(self, mu: Tensor, speaker: Tensor, cond: Tensor, frames: Span) -> _Guided:
         mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(mu.dtype)))
         return _Guided(mu, speaker, cond, self.estimator.placed(frames, mu.dtype))
 
-    def _mu(self, window: Tensor, known: Tensor, tokens: Span, frames: Span, cache: TokenCache | None) -> Tensor:
+    def mu(self, window: Tensor, known: Tensor, tokens: Span, frames: Span, cache: TokenCache | None) -> Tensor:
         """Return the frames that the estimator follows, [B, 2 T, mels]."""
         embedded = self.input_embedding(window.clamp(min=0))
         if isinstance(self.config.encoder, EncoderConfig):
@@ -225,7 +225,7 @@ class Flow(nn.Module):
         mixed = self.pre_lookahead_layer(embedded, tokens, None if cache is None else cache.contexts[0])
         return cast("Tensor", mixed.repeat_interleave(FRAMES_PER_TOKEN, dim=1))
 
-    def _solve(
+    def solve(
         self, mu: Tensor, speaker: Tensor, cond: Tensor, x: Tensor, frames: Span, cache: EstimatorCache | None
     ) -> Tensor:
         """Integrate from noise ``x`` [B, T, mels] to mel, with and without condition at once (§4.6)."""

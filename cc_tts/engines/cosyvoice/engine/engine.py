@@ -54,7 +54,7 @@ class Engine:
     ) -> None:  # fmt: skip
         self._names = names
         self.device = device
-        """What its streams are spoken with."""
+        """The device that its streams are spoken on."""
         self._front = front
         self._config = config
         self._typical_voice = typical_voice

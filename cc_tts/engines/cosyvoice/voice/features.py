@@ -27,7 +27,8 @@ Features = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 
 VERSION: Final = 1
-"""To be raised when other numbers are computed here: fingerprints of encoders then differ, and voices are enrolled again."""
+"""The version of the numbers that are computed here. Another one makes voices be enrolled again."""
+
 TOKENIZER_RATE_HZ: Final = 16_000  # of the speech tokenizer and of the speaker encoder
 MEL_RATE_HZ: Final = 24_000
 WHISPER_BINS: Final = 128

@@ -19,7 +19,7 @@ from cc_tts.engines.cosyvoice.runners import vocoder as vocoder_runner
 from cc_tts.engines.cosyvoice.runners.graphs import GraphedCall
 from lab.cosyvoice.tiny_model import make_tiny_model
 from tests.fakes.replayed_graphs import ReplayedGraphs
-from tests.support.small_engine import let_hops_double, load_engine, most_apart, say
+from tests.support.small_engine import let_hops_double, load_engine, most_apart, num_graphs, say
 from tests.support.torch_threads import one_thread
 
 pytestmark = pytest.mark.unit
@@ -82,6 +82,7 @@ def test_streams_sound_the_same_from_graphs(
     assert (len(replayed.graphs), replayed.num_replays) == (0, 0)
     engine = load_engine(directory, graphs=True)
     num_recorded = len(replayed.graphs)
+    assert sum(num_graphs(engine).values()) == num_recorded
     said = say(engine)
     assert {graph.stage for graph in replayed.graphs if graph.num_replays} == {"prefill", "decode", "flow", "vocoder"}
     assert len(replayed.graphs) == num_recorded, "recorded in service"

@@ -89,6 +89,7 @@ test: $(DEVSTAMP) $(UASTAMP) ## everything but what is slow, as what waits for r
 test-quick: # at a low priority, beside the tests with Asterisk
 	nice $(MAKE) --no-print-directory check
 	PYTEST=$(BIN)/pytest nice tests/run.sh -q -n auto $(NOT_SLOW) tests/unit tests/architecture
+	-nice $(BIN)/pytest -q --collect-only tests/integration tests/e2e >/dev/null # so that one process compiles these tests and not six at once
 
 test-asterisk: # they mostly wait, but not beside the others: what Asterisk records is compared frame by frame; their report is printed when they are over
 	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile -o cache_dir=.pytest_cache/asterisk tests/e2e/test_asterisk*.py >$(VENV)/test-asterisk.txt 2>&1; status=$$?; cat $(VENV)/test-asterisk.txt; exit $$status

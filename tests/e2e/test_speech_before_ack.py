@@ -17,7 +17,7 @@ from tests.e2e.test_lost_workers import AUTO, worker_pid
 
 pytest.importorskip("onnxruntime")
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)]
 
 TEXT = b"X-TTS-Text: Thank%20you%20for%20your%20call.\r\n"
 MADE_S = 5.0
@@ -26,17 +26,9 @@ MAX_SILENT_PACKETS = 5
 """From the ACK on: up to 40 ms to the first word, and what is on its way or held up by a busy machine."""
 
 
-@pytest.fixture(scope="module", params=["wheel", "server"])
-def build(request: pytest.FixtureRequest) -> str:
-    """Of the module, so that all tests with one build run before those with the other, and share its server."""
-    return str(request.param)
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def neural(build: str, request: pytest.FixtureRequest, lend: Lend) -> AsyncIterator[Server]:
+async def neural(lend: Lend) -> AsyncIterator[Server]:
     """A server that makes each speech anew."""
-    if build == "server":
-        request.getfixturevalue("server_build")
     routes = {"routes__rings__answer": "ring", "routes__rings__ring_ms": "4000"}
     more = {"tts__fallback_engine": "", "rtp__unacked_ms": "32000"}
     async with lend(**AUTO, **routes, **more) as server:

@@ -25,12 +25,24 @@ MAX_IDLE_SERVERS = 2
 """A server has four processes, and each process of the tests has servers of its own."""
 
 
+SHARED = ("server", "small_server", "fresh_server")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of this folder run on one event loop, so that servers can outlive a test."""
-    for item in items:
-        is_here = Path(__file__).parent in item.path.parents
-        if is_here and isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
+    """All tests of this folder run on one event loop, so that servers can outlive a test. Those that share a server run one
+    after another, so that it is started once.
+    """
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in here:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    others = [item for item in items if Path(__file__).parent not in item.path.parents]
+    items[:] = sorted(here, key=_shared_server) + others
+
+
+def _shared_server(item: pytest.Item) -> int:
+    fixtures = getattr(item, "fixturenames", ())
+    return next((place for place, name in enumerate(SHARED) if name in fixtures), len(SHARED))
 
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)

@@ -14,19 +14,17 @@ from cc_tts.config import load as config
 from cc_tts.processes.adoption import Adopt, adopt
 from cc_tts.processes.channel import PROTOCOL_VERSION
 from cc_tts.ua.client import settings_of
-from lab.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
+from lab.configured import Lend, is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
 from lab.ports import free_ports
 from lab.raw_sip import RawCaller, RawPeer, RtpEar, invite_once
 from lab.server_under_test import EventLog, Json, Server, entries
 from lab.softphone import SoftphoneProcess
 from tests.e2e.test_registration import place
-from tests.e2e.test_ua_processes import two_with
+from tests.e2e.test_ua_processes import TWO, pids, until_both
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(300)]
 
 TIMEOUT_S = 100.0
-LONG_GRACE = {"ua__orphan_grace_ms": "120000"}
-"""A busy machine may take longer than 10 s to start a server."""
 LONG_TEXT = "This is a long sentence that says nothing, and it goes on for quite a while. " * 4
 KILLED = -signal.SIGKILL
 
@@ -71,9 +69,9 @@ async def has_come(log: EventLog, kind: str, call_id: str) -> Json:
 
 
 async def test_an_established_call_outlives_the_server_and_speaks_again_and_a_hand_over_but_not_its_user_agent(
-    tmp_path: Path, phone: SoftphoneProcess
+    lend: Lend, phone: SoftphoneProcess
 ) -> None:
-    async with server_with(tmp_path, **LONG_GRACE) as server:
+    async with lend() as server:
         async with server.events() as earlier:
             await phone.dial(server.uri("long"))
             spoken = (await earlier.wait("speak.started", timeout_s=TIMEOUT_S))["data"]["utterance_id"]
@@ -117,8 +115,8 @@ async def test_an_established_call_outlives_the_server_and_speaks_again_and_a_ha
             await phone.hangup(call="3")
 
 
-async def test_calls_of_a_drain_are_handed_over(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with server_with(tmp_path, **LONG_GRACE, calls__drain_timeout_s="1000") as server:
+async def test_calls_of_a_drain_are_handed_over(lend: Lend, phone: SoftphoneProcess) -> None:
+    async with lend() as server:
         async with server.events() as earlier:
             call_id = await dialled(server, phone, earlier, "silent")
         assert (await server.ask("/v1/admin/drain"))["draining"]
@@ -130,9 +128,9 @@ async def test_calls_of_a_drain_are_handed_over(tmp_path: Path, phone: Softphone
             assert (await has_come(log, "call.terminated", call_id))["data"]["ending"]["reason"] == "remote_hangup"
 
 
-async def test_calls_in_every_state_are_taken_up(tmp_path: Path, phone: SoftphoneProcess) -> None:
+async def test_calls_in_every_state_are_taken_up(server: Server, phone: SoftphoneProcess) -> None:
     """Ringing, idle with its own defaults, with a gather under its prompt, and dialling."""
-    async with server_with(tmp_path, **LONG_GRACE) as server, RawPeer() as peer:
+    async with RawPeer() as peer:
         async with server.events() as earlier:
             ringing = await dialled(server, phone, earlier, "ring", call="1")
             idle = await dialled(server, phone, earlier, "silent", call="2")
@@ -192,9 +190,9 @@ async def test_calls_in_every_state_are_taken_up(tmp_path: Path, phone: Softphon
                 assert (await phone.hangup(call=call))["ending"]["by"] == "us"
 
 
-async def test_what_happens_in_the_gap(tmp_path: Path, phone: SoftphoneProcess) -> None:
+async def test_what_happens_in_the_gap(lend: Lend, phone: SoftphoneProcess) -> None:
     """A caller hangs up, a prompt that is to be the last ends, a hang-up is due; new calls go elsewhere."""
-    async with server_with(tmp_path, **LONG_GRACE, calls__hangup_tail_ms="2000") as server, RawPeer() as peer:
+    async with lend(calls__hangup_tail_ms="2000") as server, RawPeer() as peer:
         async with server.events() as earlier:
             leaving = await dialled(server, phone, earlier, "silent", call="1")
             last = await dialled(server, phone, earlier, "silent", call="2")
@@ -271,7 +269,7 @@ async def test_the_grace_runs_out_and_the_next_server_accounts_for_the_calls(
 
 
 async def test_without_a_grace_calls_end_with_their_server(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    server = await started(tmp_path, ua__orphan_grace_ms="0")
+    server = await Server.start(tmp_path, {"ua__orphan_grace_ms": "0"})
     async with server.events() as log:
         await dialled(server, phone, log, "silent")
     agent = ua_pid(server)
@@ -281,17 +279,10 @@ async def test_without_a_grace_calls_end_with_their_server(tmp_path: Path, phone
     await server.end()
 
 
-async def started(folder: Path, **settings: str) -> Server:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(f"CC_TTS_{name.upper()}", value)
-        return await Server.start(folder)
-
-
 async def test_a_stranger_at_the_socket_and_a_server_of_another_protocol(
     tmp_path: Path, phone: SoftphoneProcess
 ) -> None:
-    server = await started(tmp_path, **LONG_GRACE)
+    server = await Server.start(tmp_path)
     async with server.events() as log:
         await dialled(server, phone, log, "silent")
     agent = ua_pid(server)
@@ -315,7 +306,7 @@ async def test_a_stranger_at_the_socket_and_a_server_of_another_protocol(
 async def test_a_call_is_one_servers_the_next_ones_that_starts_and_nobodys_with_other_settings(
     tmp_path: Path, phone: SoftphoneProcess
 ) -> None:
-    async with server_with(tmp_path, **LONG_GRACE) as server:
+    async with server_with(tmp_path) as server:
         async with server.events() as log:
             call_id = await dialled(server, phone, log, "silent")
             agent = ua_pid(server)
@@ -350,18 +341,18 @@ async def test_a_call_is_one_servers_the_next_ones_that_starts_and_nobodys_with_
         assert "others than this process was started with" in refused["detail"]
 
 
-async def test_several_user_agents_are_adopted(tmp_path: Path) -> None:
-    async with two_with(tmp_path, **LONG_GRACE) as server, talking(server, 4) as made:
-        agents = {entry["pid"] for entry in logged(server, "child_ready") if entry["child"].startswith("ua-")}
-        before = {call["id"] for call in await server.calls()}
-        assert await server.replace(signal.SIGKILL) == KILLED
-        assert {call["id"] for call in await server.calls("established")} == before
-        assert {
-            entry["pid"] for entry in logged(server, "child_ready") if entry["child"].startswith("ua-")
-        } == agents, "none was started anew"
-        for caller, _ in made:
-            assert (await caller.bye()).status == 200
-        await server.until_all_terminated(TIMEOUT_S)
+async def test_several_user_agents_are_adopted(lend: Lend) -> None:
+    async with lend(**TWO) as server:
+        await until_both(server)
+        agents = [pids(server)[name] for name in ("ua-1", "ua-2")]
+        async with talking(server, 4) as made:
+            before = {call["id"] for call in await server.calls()}
+            assert await server.replace(signal.SIGKILL) == KILLED
+            assert {call["id"] for call in await server.calls("established")} == before
+            assert [pids(server)[name] for name in ("ua-1", "ua-2")] == agents, "none was started anew"
+            for caller, _ in made:
+                assert (await caller.bye()).status == 200
+            await server.until_all_terminated(TIMEOUT_S)
 
 
 @contextlib.asynccontextmanager
@@ -384,7 +375,7 @@ async def talking(server: Server, number: int, user: str = "silent") -> AsyncIte
 
 @pytest.mark.usefixtures("server_build")
 async def test_fifty_calls_are_kept(tmp_path: Path) -> None:
-    settings = {"rtp__inactivity_timeout_s": "0", "rtp__port_min": "20000", "rtp__port_max": "20199", **LONG_GRACE}
+    settings = {"rtp__inactivity_timeout_s": "0", "rtp__port_min": "20000", "rtp__port_max": "20199"}
     async with server_with(tmp_path, **settings) as server, talking(server, 50, "long") as made:
         before = {call["id"] for call in await server.calls("established")}
         assert await server.replace(signal.SIGKILL) == KILLED

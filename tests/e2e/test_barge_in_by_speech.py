@@ -11,8 +11,8 @@ import pytest
 from cc_tts.media.g711 import ulaw_encode
 from lab import needs
 from lab.caller_audio import Samples, cough, pcm_of, said, silence, sound
-from lab.configured import logged, server_with, until
-from lab.server_under_test import LONG_GREETING, EventLog, Json, Server
+from lab.configured import Lend, server_with, until
+from lab.server_under_test import LONG_GREETING, EventLog, Json, Server, entries
 from lab.softphone import SoftphoneProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -40,9 +40,13 @@ async def speak(server: Server, call_id: str, log: EventLog, text: str = LONG_GR
 
 
 async def vad_pid(server: Server) -> int:
-    await until(lambda: any(each["child"] == "vad" for each in logged(server, "child_ready")), 30)
-    pid: int = [each["pid"] for each in logged(server, "child_ready") if each["child"] == "vad"][-1]
+    await until(lambda: vad_starts(server), 30)
+    pid: int = vad_starts(server)[-1]["pid"]
     return pid
+
+
+def vad_starts(server: Server) -> list[Json]:
+    return [each for each in entries(server.whole_log, "child_ready") if each["child"] == "vad"]
 
 
 async def test_speech_stops_the_prompt(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
@@ -151,15 +155,14 @@ async def test_an_answer_that_is_still_being_written_is_interrupted(
     assert told[-1]["spoken_text"] + told[-1]["pending_text"] == LONG_GREETING
 
 
-async def test_calls_go_on_when_the_vad_process_dies(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    route = {"routes__silent__barge_in_speech": "true"}
-    async with server_with(tmp_path, **route) as server, server.events() as log:
+async def test_calls_go_on_when_the_vad_process_dies(lend: Lend, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    async with lend(routes__silent__barge_in_speech="true") as server, server.events() as log:
         call_id = await phone.establish(server.uri("silent"), log)
         await speak(server, call_id, log)
         await asyncio.sleep(0.5)
         first = await vad_pid(server)
         os.kill(first, signal.SIGKILL)
-        await until(lambda: len([e for e in logged(server, "child_ready") if e["child"] == "vad"]) > 1, 30)
+        await until(lambda: vad_starts(server)[-1]["pid"] != first, 30)
         assert (await server.get(f"/v1/calls/{call_id}"))[1]["state"] == "established"
         await phone.say(octets(tmp_path, said()))
         complete = await log.wait("speak.complete")

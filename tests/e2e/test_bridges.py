@@ -16,7 +16,7 @@ import pytest_asyncio
 from cc_tts.media.g711 import ulaw_decode
 from cc_tts.softphone.rtp.packets import EVENT_PAYLOAD_TYPE, event_code
 from lab import audio_match
-from lab.configured import server_with, until_readyz
+from lab.configured import Lend, until_readyz
 from lab.ports import HOST
 from lab.raw_rtp import PACKET_MS, Address, RtpPeer
 from lab.raw_sip import SDP, RawCaller, RawPeer
@@ -25,7 +25,7 @@ from tests.e2e.test_call_audio import MAX_TRIES, missing_in, noise, say
 from tests.e2e.test_keys_by_info import ALLOWS_INFO, PLAIN
 from tests.e2e.test_recording import channels, saved
 from tests.e2e.test_rtp_security import media_address
-from tests.e2e.test_ua_processes import two_with
+from tests.e2e.test_ua_processes import TWO, until_both
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)]
 
@@ -277,8 +277,8 @@ async def test_who_is_on_hold_gets_silence_and_the_other_way_round_nothing_chang
     assert len(missing_in(first.phone.pcm, frames)) < 12
 
 
-async def test_a_bridge_outlives_the_server(tmp_path: Path) -> None:
-    async with server_with(tmp_path, ua__orphan_grace_ms="60000") as server, pair_on(server) as pair:
+async def test_a_bridge_outlives_the_server(server: Server) -> None:
+    async with pair_on(server) as pair:
         bridge_id = (await pair.bridge())["bridge_id"]
         await server.replace(signal.SIGKILL)
         await until_readyz(server, 200)
@@ -296,16 +296,18 @@ async def test_a_bridge_outlives_the_server(tmp_path: Path) -> None:
             assert ended["data"]["ending"]["reason"] == "bridge_ended"
 
 
-async def test_calls_in_two_processes_are_not_bridged_but_one_can_be_placed_for_the_other(tmp_path: Path) -> None:
-    async with two_with(tmp_path) as server, pair_on(server) as pair, RawPeer() as peer:
-        path = f"/v1/calls/{pair.first.call_id}/bridge"
-        status, problem = await server.post(path, {"call_id": pair.second.call_id})
-        assert (status, problem["code"]) == (409, "bridge_impossible")
-        wanted = {"to": f"sip:bob@{HOST}:{peer.port}", "bridge": {"call_id": pair.second.call_id}}
-        call = await server.ask("/v1/calls", wanted)
-        await peer.expect("INVITE")
-        peer.answer("200 OK", formats="0 101")
-        await peer.expect("ACK")
-        await pair.log.wait("call.bridged", call_id=call["id"])
-        await pair.second.caller.bye()
-        await peer.take_bye()
+async def test_calls_in_two_processes_are_not_bridged_but_one_can_be_placed_for_the_other(lend: Lend) -> None:
+    async with lend(**TWO) as server:
+        await until_both(server)
+        async with pair_on(server) as pair, RawPeer() as peer:
+            path = f"/v1/calls/{pair.first.call_id}/bridge"
+            status, problem = await server.post(path, {"call_id": pair.second.call_id})
+            assert (status, problem["code"]) == (409, "bridge_impossible")
+            wanted = {"to": f"sip:bob@{HOST}:{peer.port}", "bridge": {"call_id": pair.second.call_id}}
+            call = await server.ask("/v1/calls", wanted)
+            await peer.expect("INVITE")
+            peer.answer("200 OK", formats="0 101")
+            await peer.expect("ACK")
+            await pair.log.wait("call.bridged", call_id=call["id"])
+            await pair.second.caller.bye()
+            await peer.take_bye()

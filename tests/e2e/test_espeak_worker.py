@@ -62,23 +62,6 @@ async def test_a_lost_worker_of_espeak_costs_a_prompt_and_no_call(phone: Softpho
         assert "Traceback" not in server.log
 
 
-async def test_a_lost_worker_of_espeak_is_no_matter_of_a_neural_voice(
-    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
-) -> None:
-    async with server_with(tmp_path, tts__engine="auto", tts__voice="", cache__enabled="false") as server:
-        await phone.dial(server.uri("silent"), max_talk_s=60)
-        await phone.wait_event("answered", timeout_s=10)
-        call = await server.only_call()
-        async with server.events() as log:
-            _, english = await server.post(f"/v1/calls/{call['id']}/speak", {"text": SHORT})
-            await log.wait("speak.started", utterance_id=english["id"])
-            os.kill(espeak_pid(server), signal.SIGKILL)
-            assert (await server.get("/readyz"))[0] == 200
-            said = await log.wait("speak.complete", timeout_s=30, utterance_id=english["id"])
-            assert said["data"]["completion_cause"] == "normal", said
-        await phone.hangup()
-
-
 @pytest.mark.slow
 async def test_a_worker_of_espeak_that_stands_still_is_replaced_before_anybody_asks_it(
     nothing_is_left_running: None, tmp_path: Path

@@ -20,6 +20,8 @@ from tests.e2e.test_direct_media import media_address
 pytestmark = pytest.mark.e2e
 
 EXIT_TIMEOUT_S = 20.0
+SOCKETS_REST_S = 1.0
+"""PJLIB keeps those of an ended call for half of it."""
 
 
 async def speaking(server: Server, phone: SoftphoneProcess, log: EventLog, user: str = "long") -> str:
@@ -170,20 +172,20 @@ async def test_what_is_not_utf8_is_answered_and_holds_no_line(server: Server) ->
     assert "Grüße, 世界" in calls[-1]["caller"]
 
 
-async def test_calls_that_end_make_room_and_a_storm_of_calls_gets_503_and_breaks_nothing(tmp_path: Path) -> None:
+async def test_calls_that_end_make_room_and_a_storm_of_calls_gets_503_and_breaks_nothing(server: Server) -> None:
     """PJLIB aborts the UA process when more sockets rest than it has slots for (2 a call, 500 ms)."""
-    async with server_with(tmp_path) as server:
-        for _ in range(8):  # fewer than MIN_CLOSING_CALLS
-            assert (await invite_once("silent", server.sip_port)).status == 200
-            assert (await invite_once("nobody", server.sip_port)).status == 404
-        assert len(await server.until_all_terminated()) == 16
-        process = ua_pid(server)
-        statuses = [(await invite_once("nobody", server.sip_port)).status for _ in range(100)]
-        assert set(statuses) <= {404, 503}
-        await asyncio.sleep(1.0)  # the sockets come to rest
+    await asyncio.sleep(SOCKETS_REST_S)  # those of the test before
+    for _ in range(8):  # fewer than MIN_CLOSING_CALLS
         assert (await invite_once("silent", server.sip_port)).status == 200
-        assert ua_pid(server) == process
-        assert logged(server, "child_down") == []
+        assert (await invite_once("nobody", server.sip_port)).status == 404
+    assert len(await server.until_all_terminated()) == 16
+    process = ua_pid(server)
+    statuses = [(await invite_once("nobody", server.sip_port)).status for _ in range(100)]
+    assert set(statuses) <= {404, 503}
+    await asyncio.sleep(SOCKETS_REST_S)
+    assert (await invite_once("silent", server.sip_port)).status == 200
+    assert ua_pid(server) == process
+    assert logged(server, "child_down") == []
 
 
 async def test_answer_by_request_where_the_route_has_answered(server: Server) -> None:

@@ -1,11 +1,10 @@
 """Requests nobody should send, and offers that are unusual but legal: each is answered, and no line is lost."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
-from lab.configured import server_with
+from lab.configured import Lend
 from lab.ports import HOST
 from lab.raw_sip import RawCaller, RawPeer, invite_once
 from lab.server_under_test import Server
@@ -78,9 +77,9 @@ async def test_audio_behind_another_media_line(server: Server, media: str) -> No
     assert (await server.get("/readyz"))[0] == 200
 
 
-async def test_a_caller_that_only_listens_owes_no_rtp(tmp_path: Path) -> None:
+async def test_a_caller_that_only_listens_owes_no_rtp(lend: Lend) -> None:
     async with (
-        server_with(tmp_path, rtp__inactivity_timeout_s="1") as server,
+        lend(rtp__inactivity_timeout_s="2") as server,
         server.events() as log,
         RawCaller("greet", server.sip_port) as caller,
     ):

@@ -3,13 +3,12 @@
 import re
 import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from lab.configured import Lend, server_with
+from lab.configured import Lend
 from lab.raw_sip import RawCaller, RawPeer, headers_of
 from lab.server_under_test import EventLog, Json, Server
 
@@ -206,10 +205,9 @@ async def test_an_attended_transfer_replaces_the_dialog_that_the_referrer_names(
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("policy", "outcome"), [("allow", "200 OK"), ("allow", "486 Busy Here"), ("ask", "")])
-async def test_a_server_that_dies_and_the_next_one(tmp_path: Path, policy: str, outcome: str) -> None:
-    settings = {"routes__silent__refer": policy, "ua__orphan_grace_ms": "120000"}
+async def test_a_server_that_dies_and_the_next_one(lend: Lend, policy: str, outcome: str) -> None:
     async with (
-        server_with(tmp_path, **settings) as server,
+        lend(routes__silent__refer=policy) as server,
         RawPeer() as target,
         RawCaller("silent", server.sip_port) as caller,
     ):

@@ -77,6 +77,7 @@ async def kept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def shared(kept: Lab, nothing_is_left_running: None) -> Lab:
     for node in (kept.a, kept.b):
+        await node.take_over({})
         await node.begin()
         await kept.proxy.until_state(node, "AP")
     return kept
@@ -352,14 +353,12 @@ def stray_bye(proxy: Kamailio) -> Answer:
         return Answer(sock.recv(65536).decode())
 
 
-async def test_only_the_proxy_is_believed_and_it_admits_only_the_pbx(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    require_kamailio()
-    ports = [Ports.free() for _ in "ab"]
-    settings = ({"sip__trusted_peers": '["127.0.0.9"]'}, {"sip__trusted_peers": '["10.0.0.9"]'})
-    nodes = [
-        await start_node(tmp_path / name, each, **more) for name, each, more in zip("ab", ports, settings, strict=True)
-    ]
-    a, b = nodes
+async def test_only_the_proxy_is_believed_and_it_admits_only_the_pbx(
+    shared: Lab, tmp_path: Path, phone: SoftphoneProcess
+) -> None:
+    _, a, b = shared
+    for node, peer in ((a, "127.0.0.9"), (b, "10.0.0.9")):
+        await node.take_over({"sip__trusted_peers": f'["{peer}"]'})
     proxy = await Kamailio.start(tmp_path, [a.sip_port], host="127.0.0.9")
     announcement = ";play=tts:Hello.;voice=en-gb"
 
@@ -385,4 +384,3 @@ async def test_only_the_proxy_is_believed_and_it_admits_only_the_pbx(tmp_path: P
     assert await announced(proxy.uri("silent")) == ("refused", 403)
     await until(lambda: "refused INVITE from 127.0.0.1" in proxy.log, 5)
     assert (await asyncio.to_thread(stray_bye, proxy)).status == 403, "nor is it a relay for others"
-    assert [await node.end() for node in nodes] == [0, 0]

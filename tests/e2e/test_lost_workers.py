@@ -1,4 +1,4 @@
-"""The engine worker of this machine stands still or is killed: what callers hear, and what SIP and /readyz say."""
+"""An engine worker of this machine stands still or is killed: what callers hear, and what SIP and /readyz say."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from lab.configured import logged, server_with, until, until_readyz
+from lab.configured import Lend, espeak_pids, logged, server_with, until, until_readyz
 from lab.raw_sip import invite_once, options
 from lab.server_under_test import Server, entries
 from lab.softphone import SoftphoneProcess
@@ -41,13 +41,28 @@ async def hurt(pid: int, stands_s: float | None) -> None:
 
 
 async def test_a_call_that_ends_with_its_prompt_does_not_end_without_a_word(
-    phone: SoftphoneProcess, tmp_path: Path
+    lend: Lend, phone: SoftphoneProcess
 ) -> None:
-    async with server_with(tmp_path, **AUTO) as server:
+    async with lend(**AUTO) as server:
         assert await is_degraded(server, 0.0)
         await has_a_word(server, phone, None)
         await has_a_word(server, phone, 3.6)
         assert "Traceback" not in server.log
+
+
+async def test_a_lost_worker_of_espeak_is_no_matter_of_a_neural_voice(lend: Lend, phone: SoftphoneProcess) -> None:
+    async with lend(**AUTO) as server:
+        await phone.dial(server.uri("silent"), max_talk_s=60)
+        await phone.wait_event("answered", timeout_s=10)
+        call = await server.only_call()
+        async with server.events() as log:
+            _, english = await server.post(f"/v1/calls/{call['id']}/speak", {"text": FAREWELL})
+            await log.wait("speak.started", utterance_id=english["id"])
+            os.kill(espeak_pids(server)[-1], signal.SIGKILL)
+            assert (await server.get("/readyz"))[0] == 200
+            said = await log.wait("speak.complete", timeout_s=30, utterance_id=english["id"])
+            assert said["data"]["completion_cause"] == "normal", said
+        await phone.hangup()
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
 """Messages that PJSIP asserts and does not check: each is answered in the protocol's own words, or dealt with, and the user
-agent's process is the same afterwards. With both builds of pjsua2.
+agent's process is the same afterwards.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ import pytest
 import pytest_asyncio
 
 from cc_tts.ua import pjsua2_build
-from lab.configured import Lend, is_running, logged, server_with, ua_pid, ua_starts, until_readyz
+from lab.configured import Lend, is_running, logged, server_with, ua_pid, until_readyz
+from lab.configured import until as until_true
 from lab.ports import HOST
 from lab.raw_sip import SDP, Answer, RawCaller, RawPeer, options, repeated
 from lab.server_under_test import Json, Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(240)]
 
 SLOTS_TIMEOUT_S = 20.0
 CALL_SLOTS = 4
@@ -70,30 +71,15 @@ UNSERVED = {
 """These get 488 and a warning of this number."""
 
 
-@pytest.fixture(scope="module", params=["wheel", "server"])
-def each_build(request: pytest.FixtureRequest) -> str:
-    """Of the module, so that all tests with one build run before those with the other, and share its servers."""
-    return str(request.param)
-
-
-@pytest.fixture
-def build(each_build: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if each_build == "server":
-        request.getfixturevalue("server_build")
-    else:
-        monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
-    return each_build
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def server(build: str, server: Server) -> AsyncIterator[Server]:
+async def server(server: Server) -> AsyncIterator[Server]:
     """A server whose user agent must be the same process at the end, and take a call."""
     async with same_process(server):
         yield server
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def fresh_server(build: str, lend: Lend) -> AsyncIterator[Server]:
+async def fresh_server(lend: Lend) -> AsyncIterator[Server]:
     """The same, with every call slot free: PJSUA keeps that of a call whose far side answers nothing. Tests with it give all
     answers.
     """
@@ -108,7 +94,7 @@ async def same_process(server: Server) -> AsyncIterator[None]:
     yield
     assert is_running(pid), server.log[-3000:]
     await takes_a_call(server)
-    assert len(ua_starts(server)) == 1, server.log[-3000:]
+    assert ua_pid(server) == pid, server.log[-3000:]
     assert not logged(server, "filter_failed")
     assert not logged(server, "assertion_failed")
 
@@ -444,6 +430,7 @@ async def test_a_record_route_that_is_no_sip_uri(server: Server) -> None:
         peer.answer("200 OK", headers="Record-Route: <tel:+1>\r\n", body=GOOD)
         await peer.expect("ACK")
         await until(server, call_id, "established")
+        await hung_up(server, call_id, peer)
     async with RawCaller("silent", server.sip_port) as caller:
         for line in ("Record-Route: <tel:+1>", "Contact: <tel:+1>", "m: *", f"Contact: {NO_LOOK_UP}"):
             caller.send("INVITE", headers=f"{line}\r\n".encode(), body=HEAD + AUDIO)
@@ -660,7 +647,7 @@ async def test_answers_without_a_tag_after_one_that_has_it(server: Server) -> No
     ],
     ids=["contact", "routes"],
 )
-async def test_registrars_that_answer_strangely(build: str, tmp_path: Path, answers: tuple[str, ...]) -> None:
+async def test_registrars_that_answer_strangely(tmp_path: Path, answers: tuple[str, ...]) -> None:
     async with contextlib.AsyncExitStack() as stack:
         registrars = {
             f"trunk{index}": (lines, await stack.enter_async_context(RawPeer())) for index, lines in enumerate(answers)
@@ -747,14 +734,16 @@ async def test_answers_name_what_is_served(server: Server) -> None:
         assert all(answer.headers("Server") == ["cc-tts"] for answer in answers)
 
 
-async def test_a_call_that_rings_when_the_user_agent_stops_may_be_tried_elsewhere(build: str, tmp_path: Path) -> None:
-    async with server_with(tmp_path) as server, RawCaller("ring", server.sip_port) as caller:
+async def test_a_call_that_rings_when_the_user_agent_stops_may_be_tried_elsewhere(lend: Lend) -> None:
+    async with lend() as server, RawCaller("ring", server.sip_port) as caller:
         caller.invite()
         await server.until_call(lambda call: call["state"] == "early")
-        os.kill(ua_pid(server), signal.SIGTERM)
+        pid = ua_pid(server)
+        os.kill(pid, signal.SIGTERM)
         answer = await caller.final()
         caller.ack()
         assert (answer.status, answer.header("Retry-After")) == (503, "7")
+        await until_true(lambda: ua_pid(server) != pid, SLOTS_TIMEOUT_S)
         await until_readyz(server, 200)
 
 

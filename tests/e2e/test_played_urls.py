@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from lab.configured import Lend
 from lab.raw_sip import invite_once
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
@@ -65,12 +64,6 @@ async def media() -> AsyncIterator[Media]:
         await runner.cleanup()
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def fetching(lend: Lend) -> AsyncIterator[Server]:
-    async with lend(prompts__allowed_hosts='["127.0.0.0/8"]', prompts__fetch_timeout_s="3") as server:
-        yield server
-
-
 async def play(server: Server, call_id: str, log: Any, **body: Any) -> dict[str, Any]:
     accepted = await server.create(f"/v1/calls/{call_id}/play", body)
     complete: dict[str, Any] = (await log.wait("speak.complete", utterance_id=accepted["id"]))["data"]
@@ -78,15 +71,15 @@ async def play(server: Server, call_id: str, log: Any, **body: Any) -> dict[str,
 
 
 async def test_a_file_is_heard_and_one_that_fails_leaves_the_call(
-    fetching: Server, media: Media, phone: SoftphoneProcess
+    server: Server, media: Media, phone: SoftphoneProcess
 ) -> None:
-    async with fetching.events() as log:
-        call_id = await phone.establish(fetching.uri("silent"), log)
+    async with server.events() as log:
+        call_id = await phone.establish(server.uri("silent"), log)
         ends = [
-            await play(fetching, call_id, log, url=f"{media.url}/{path}.wav")
+            await play(server, call_id, log, url=f"{media.url}/{path}.wav")
             for path in ("slow", "away", "page", "none", "tone", "tone")
         ]
-        await fetching.post(f"/v1/calls/{call_id}/hangup", {})
+        await server.post(f"/v1/calls/{call_id}/hangup", {})
         report = await phone.report(timeout_s=10)
     causes = [(each["completion_cause"], each["error"]) for each in ends]
     assert causes == [
@@ -98,20 +91,20 @@ async def test_a_file_is_heard_and_one_that_fails_leaves_the_call(
 
 
 async def test_a_loop_of_a_file_goes_on_until_it_is_stopped(
-    fetching: Server, media: Media, phone: SoftphoneProcess
+    server: Server, media: Media, phone: SoftphoneProcess
 ) -> None:
-    async with fetching.events() as log:
-        call_id = await phone.establish(fetching.uri("silent"), log)
+    async with server.events() as log:
+        call_id = await phone.establish(server.uri("silent"), log)
         end = await play(
-            fetching, call_id, log, url=f"{media.url}/tone.wav?loop", loop=True, max_duration_ms=2500, volume_db=-6
+            server, call_id, log, url=f"{media.url}/tone.wav?loop", loop=True, max_duration_ms=2500, volume_db=-6
         )
-        await fetching.post(f"/v1/calls/{call_id}/hangup", {})
+        await server.post(f"/v1/calls/{call_id}/hangup", {})
     assert (end["completion_cause"], end["played_ms"]) == ("normal", pytest.approx(2500, abs=20))
 
 
-async def test_an_announcement_at_a_url(fetching: Server, media: Media, phone: SoftphoneProcess) -> None:
-    async with fetching.events() as log:
-        await phone.dial(f"{fetching.uri('annc')};play={media.url}/tone.wav%3Fannc")
+async def test_an_announcement_at_a_url(server: Server, media: Media, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        await phone.dial(f"{server.uri('annc')};play={media.url}/tone.wav%3Fannc")
         assert (await log.wait("speak.complete", timeout_s=10))["data"]["completion_cause"] == "normal"
-    refused = await invite_once("annc;play=http://10.0.0.1/a.wav", fetching.sip_port)
+    refused = await invite_once("annc;play=http://10.0.0.1/a.wav", server.sip_port)
     assert refused.status == 403

@@ -63,7 +63,7 @@ def begins_ms(document: dict[str, Any]) -> list[tuple[float, float]]:
 
 
 async def test_a_voice_agent_is_measured(lend: Lend, tmp_path: Path) -> None:
-    async with lend(group="probe", routes__agent__greeting='""', routes__agent__barge_in_speech="true") as server:
+    async with lend(routes__agent__greeting='""', routes__agent__barge_in_speech="true") as server:
         agent = await Child.start(
             [sys.executable, str(ROOT / "examples/agent.py"), server.url], log_path=tmp_path / "agent.log"
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts.media.g711 import alaw_decode, ulaw_decode
-from lab.configured import server_with, ua_pid, until
+from lab.configured import ua_pid, until
 from lab.crowd import Crowd
 from lab.load import Sipp, loaded_server
 from lab.raw_rtp import RtpPeer
@@ -27,8 +27,6 @@ TIMEOUT_S = 60.0
 MOST_LOST_S = 5.0
 """A kill may cost no more of a recording."""
 RECORDED_S = 7.0
-LONG_GRACE = {"ua__orphan_grace_ms": "120000"}
-"""A busy machine may take longer than 10 s to start a server."""
 
 
 @contextlib.asynccontextmanager
@@ -78,8 +76,8 @@ async def test_a_recorder_that_is_killed_loses_seconds_and_no_call(server: Serve
     assert len(left) == done["duration_ms"] * 8
 
 
-async def test_a_user_agent_that_is_killed_leaves_a_whole_file(tmp_path: Path) -> None:
-    async with server_with(tmp_path) as server, server.events() as log, RtpPeer() as phone:
+async def test_a_user_agent_that_is_killed_leaves_a_whole_file(server: Server, tmp_path: Path) -> None:
+    async with server.events() as log, RtpPeer() as phone:
         async with RawCaller("silent", server.sip_port) as caller:
             await caller.establish(rtp_port=phone.port)
             call = await server.until_call(lambda call: call["state"] == "established")
@@ -94,10 +92,9 @@ async def test_a_user_agent_that_is_killed_leaves_a_whole_file(tmp_path: Path) -
         assert len(last_words(log, recording_id)) == 1
 
 
-async def test_a_recording_goes_on_in_one_file_when_the_server_is_killed(tmp_path: Path) -> None:
+async def test_a_recording_goes_on_in_one_file_when_the_server_is_killed(server: Server) -> None:
     loop = asyncio.get_running_loop()
     async with (
-        server_with(tmp_path, **LONG_GRACE) as server,
         RtpPeer() as phone,
         talking(server, phone) as (_, _, call),
     ):
@@ -117,8 +114,8 @@ async def test_a_recording_goes_on_in_one_file_when_the_server_is_killed(tmp_pat
     assert abs(done["duration_ms"] / 1000 - lasted_s) < 1.0
 
 
-async def test_what_ended_without_a_server_is_told_by_the_next_one(tmp_path: Path) -> None:
-    async with server_with(tmp_path, **LONG_GRACE) as server, RtpPeer() as phone:
+async def test_what_ended_without_a_server_is_told_by_the_next_one(server: Server) -> None:
+    async with RtpPeer() as phone:
         async with server.events() as earlier, RawCaller("silent", server.sip_port) as caller:
             await caller.establish(rtp_port=phone.port)
             call = await server.until_call(lambda call: call["state"] == "established")

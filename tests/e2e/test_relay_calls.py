@@ -13,7 +13,7 @@ from cc_tts import wav_file
 from cc_tts.media.g711 import ulaw_encode
 from lab import needs
 from lab.caller_audio import pcm_of, said
-from lab.configured import of_kind, server_with, until
+from lab.configured import Lend, of_kind, until
 from lab.server_under_test import EventLog
 from lab.softphone import SoftphoneProcess
 from tests.support.relay_application import Application, running_application
@@ -42,7 +42,7 @@ async def begun(log: EventLog, number: int) -> None:
     await until(lambda: len(of_kind(log.events, "speak.started")) >= number, TIMEOUT_S)
 
 
-async def test_keys_and_speech_interrupt_an_application(tmp_path: Path, phone: SoftphoneProcess) -> None:
+async def test_keys_and_speech_interrupt_an_application(lend: Lend, phone: SoftphoneProcess, tmp_path: Path) -> None:
     needs.voice_model()
     words = tmp_path / "said.ulaw"
     words.write_bytes(ulaw_encode(pcm_of(said())))
@@ -51,8 +51,7 @@ async def test_keys_and_speech_interrupt_an_application(tmp_path: Path, phone: S
         application.file = audio
         parameters = {"customer": "4711"}
         settings = route(application, welcome_greeting="Hello.", interruptible="any", parameters=parameters)
-        settings["prompts__allowed_hosts"] = '["127.0.0.0/8"]'
-        async with server_with(tmp_path, **settings) as server, server.events() as log:
+        async with lend(**settings) as server, server.events() as log:
             await phone.dial(server.uri("agent"))
             call = await server.only_call()
             await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
@@ -99,26 +98,24 @@ async def test_keys_and_speech_interrupt_an_application(tmp_path: Path, phone: S
         assert not server.has_logged("Good bye.")
 
 
-async def test_a_relay_outlives_the_server(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    async with running_application() as application:
-        settings = route(application, welcome_greeting="Hello.") | {"ua__orphan_grace_ms": "120000"}
-        async with server_with(tmp_path, **settings) as server:
-            async with server.events() as earlier:
-                await phone.dial(server.uri("agent"))
-                await earlier.wait("speak.complete", timeout_s=TIMEOUT_S)
-            await server.replace(signal.SIGKILL)
-            async with server.events(after=earlier) as log:
-                await log.wait("call.adopted", timeout_s=TIMEOUT_S)
-                await until(lambda: len(application.told) == 2 and application.last, TIMEOUT_S)
-                first, second = (told[0] for told in application.told)
-                assert (second["type"], second["sessionId"]) == ("setup", first["sessionId"])
-                await phone.dtmf("5")
-                await until(lambda: application.of("dtmf"), TIMEOUT_S)
-                await application.say(type="text", token="I am back.", last=True)
-                spoken = await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
-                assert spoken["data"]["spoken_text"] == "I am back."
-                await phone.hangup()
-                over = (await log.wait("call.relay_ended", timeout_s=TIMEOUT_S))["data"]
-                await log.wait("call.terminated", timeout_s=TIMEOUT_S)
-            assert over["cause"] == "call_ended"
-            assert len(of_kind(log.events, "call.relay_ended")) == 1
+async def test_a_relay_outlives_the_server(lend: Lend, phone: SoftphoneProcess) -> None:
+    async with running_application() as application, lend(**route(application, welcome_greeting="Hello.")) as server:
+        async with server.events() as earlier:
+            await phone.dial(server.uri("agent"))
+            await earlier.wait("speak.complete", timeout_s=TIMEOUT_S)
+        await server.replace(signal.SIGKILL)
+        async with server.events(after=earlier) as log:
+            await log.wait("call.adopted", timeout_s=TIMEOUT_S)
+            await until(lambda: len(application.told) == 2 and application.last, TIMEOUT_S)
+            first, second = (told[0] for told in application.told)
+            assert (second["type"], second["sessionId"]) == ("setup", first["sessionId"])
+            await phone.dtmf("5")
+            await until(lambda: application.of("dtmf"), TIMEOUT_S)
+            await application.say(type="text", token="I am back.", last=True)
+            spoken = await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
+            assert spoken["data"]["spoken_text"] == "I am back."
+            await phone.hangup()
+            over = (await log.wait("call.relay_ended", timeout_s=TIMEOUT_S))["data"]
+            await log.wait("call.terminated", timeout_s=TIMEOUT_S)
+        assert over["cause"] == "call_ended"
+        assert len(of_kind(log.events, "call.relay_ended")) == 1

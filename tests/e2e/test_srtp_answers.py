@@ -63,9 +63,11 @@ async def test_useless_answers_end_the_call(lend: Lend, srtp: str) -> None:
 @pytest.mark.parametrize(("name", "is_encrypted"), [("no SRTP", False), ("RTP/AVP with a key", True)])
 async def test_an_optional_answer_in_the_clear_is_taken(lend: Lend, name: str, *, is_encrypted: bool) -> None:
     async with lend(rtp__srtp="optional") as server, RawPeer() as peer:
-        await answered(server, peer, IN_THE_CLEAR[name])
+        call_id = await answered(server, peer, IN_THE_CLEAR[name])
         call = await server.until_call(lambda call: call["state"] == "established" and call["srtp"] is not None)
         assert call["srtp"] is is_encrypted
+        await server.ask(f"/v1/calls/{call_id}/hangup")
+        await peer.take_bye()
 
 
 @pytest.mark.parametrize("name", ["an empty key", "no key", "the suite of another tag", "no SRTP"])
@@ -101,6 +103,7 @@ async def test_who_is_encrypted_is_not_for_the_caller_to_say(lend: Lend) -> None
         await caller.acknowledge(200)
         call = await server.until_call(lambda call: call["state"] == "established" and call["srtp"] is not None)
         assert call["srtp"] is False
+        assert (await caller.bye()).status == 200
 
 
 async def test_a_200_without_an_answer_ends_the_call(lend: Lend) -> None:

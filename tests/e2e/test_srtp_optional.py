@@ -103,7 +103,7 @@ async def test_a_call_that_is_hung_up_between_the_two_offers_ends(optional: Serv
 
 async def test_early_media_before_the_refusal_does_no_harm(optional: Server) -> None:
     async with RawPeer() as peer, RtpPeer() as phone, optional.events() as log:
-        await place(optional, peer)
+        call = await place(optional, peer)
         await peer.expect("INVITE")
         peer.answer("183 Session Progress", formats="0 101", rtp_port=phone.port)
         await phone.hears(5)
@@ -113,17 +113,8 @@ async def test_early_media_before_the_refusal_does_no_harm(optional: Server) -> 
         await peer.expect("ACK")
         await log.wait("call.established")
         await phone.hears(20)
-
-
-async def test_where_srtp_is_required_or_off_no_second_offer_is_made(lend: Lend) -> None:
-    for settings, number in (({"rtp__srtp": "required"}, 3), ({}, 0)):
-        async with lend(**settings) as server, RawPeer() as peer, server.events() as log:
-            await place(server, peer)
-            assert keys(await peer.expect("INVITE")) == number
-            peer.answer("488 Not Acceptable Here")
-            await log.wait("call.terminated")
-            with pytest.raises(TimeoutError):
-                await peer.expect("INVITE", timeout_s=0.3)
+        await optional.ask(f"/v1/calls/{call['id']}/hangup")
+        await peer.take_bye()
 
 
 async def hold_and_unhold(server: Server, caller: RawCaller, call: str, answers: tuple[str, str]) -> list[str]:
@@ -188,3 +179,14 @@ async def test_the_repeated_invite_goes_where_the_first_one_went(optional: Serve
         await peer.expect("INVITE")
         peer.answer("302 Moved", headers=f"Contact: <sip:x@{HOST}:9>\r\n")
         assert (await log.wait("call.terminated"))["data"]["ending"]["contacts"] == [f"sip:x@{HOST}:9"]
+
+
+async def test_where_srtp_is_required_or_off_no_second_offer_is_made(lend: Lend) -> None:
+    for settings, number in (({"rtp__srtp": "required"}, 3), ({}, 0)):
+        async with lend(**settings) as server, RawPeer() as peer, server.events() as log:
+            await place(server, peer)
+            assert keys(await peer.expect("INVITE")) == number
+            peer.answer("488 Not Acceptable Here")
+            await log.wait("call.terminated")
+            with pytest.raises(TimeoutError):
+                await peer.expect("INVITE", timeout_s=0.3)

@@ -11,7 +11,7 @@ from lab.configured import server_with, until_readyz
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, RawPeer, digest_response
 from lab.server_under_test import EventLog, Server
-from tests.e2e.test_ua_processes import two_with
+from tests.e2e.test_ua_processes import TWO, until_both
 
 pytestmark = pytest.mark.e2e
 
@@ -225,7 +225,8 @@ async def a_silent_host_is_given_up_and_gets_a_cancel_when_it_answers_yet(
 async def test_every_user_agent_process_places_calls_of_a_trunk_and_one_registers(tmp_path: Path) -> None:
     async with RawPeer() as alpha:
         settings = trunk("alpha", alpha, prefixes='["+49"]')
-        async with two_with(tmp_path, **settings) as server, server.events() as log:
+        async with server_with(tmp_path, **TWO, **settings) as server, server.events() as log:
+            await until_both(server)
             await register(alpha, "alpha", server)
             await until_readyz(server, 200)
             ports, up = set(), []

@@ -13,11 +13,10 @@ import pytest
 from standardwebhooks import Webhook
 
 from cc_tts.media.g711 import ulaw_encode
-from cc_tts.ua import pjsua2_build
 from lab import needs
 from lab.caller_audio import pcm_of, said, silence, sound
 from lab.children import Child
-from lab.configured import Lend, of_kind, server_with, until
+from lab.configured import Lend, of_kind, until
 from lab.peers import Sipp
 from lab.ports import HOST, free_ports
 from lab.raw_sip import SDP, RawCaller
@@ -195,18 +194,17 @@ async def test_the_voice_agent_hears_and_remembers_what_was_heard(
     assert other == ("assistant", "Good morning. How can I help you? I am all ears. ")
 
 
-async def test_a_campaign_reminds_everybody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")  # as its tutorial does, with fewer lines than people
+async def test_a_campaign_reminds_everybody(server: Server, tmp_path: Path) -> None:
+    """As its tutorial does, by the wheel with fewer lines than people."""
     needs.voice_model()
     keys = await Sipp.answer("uas_press_key", folder=tmp_path, calls=6, pause_ms=3500, limit_s=120)
     refuses = await Sipp.answer("uas_refuse", folder=tmp_path, calls=3, limit_s=120)
     people = "".join(
         f"sip:p{n}@{HOST}:{port},Ann,May 3\n" for n, port in enumerate([keys.port] * 6 + [refuses.port] * 3)
     )
-    async with server_with(tmp_path) as server:
-        results = await run_campaign(server.url, people, tmp_path)
-        await keys.passed()
-        await refuses.passed()
+    results = await run_campaign(server.url, people, tmp_path)
+    await keys.passed()
+    await refuses.passed()
     assert Counter(result for *_, result in results) == {"confirmed": 6, "overload": 3}
 
 

@@ -27,18 +27,15 @@ EXIT_TIMEOUT_S = 20.0
 START_TIMEOUT_S = 20.0
 
 
-@contextlib.asynccontextmanager
-async def two_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
-    """A server with two processes, once both are up: calls are taken as soon as one is."""
-    async with server_with(folder, **TWO, **settings) as server:
-        await until(lambda: {"ua-1", "ua-2"} < pids(server).keys(), START_TIMEOUT_S)
-        yield server
+async def until_both(server: Server) -> None:
+    """Wait until both processes are up: calls are taken as soon as one is."""
+    await until(lambda: {"ua-1", "ua-2"} < pids(server).keys(), START_TIMEOUT_S)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def two(lend: Lend) -> AsyncIterator[Server]:
     async with lend(**TWO) as server:
-        await until(lambda: {"ua-1", "ua-2"} < pids(server).keys(), START_TIMEOUT_S)
+        await until_both(server)
         yield server
 
 
@@ -52,6 +49,11 @@ async def calls(server: Server, number: int, *, source: str = HOST) -> AsyncIter
             answer = await caller.establish()
             made.append((caller, answer))
         yield made
+
+
+async def hang_up(made: list[tuple[RawCaller, Answer]]) -> None:
+    for caller, _ in made:
+        assert (await caller.bye()).status == 200
 
 
 def own_port(message: str) -> int:
@@ -100,6 +102,7 @@ async def test_calls_are_spread_and_a_process_that_dies_takes_its_own_calls_only
         await until(lambda: pids(two)["ua-1"] != died, EXIT_TIMEOUT_S)
         async with calls(two, 2) as made:
             assert {own_port(answer.text) for _, answer in made} == set(ports)
+            await hang_up(made)
 
 
 async def test_calls_go_on_without_the_dispatcher_and_new_ones_come_when_it_is_back(
@@ -111,18 +114,20 @@ async def test_calls_go_on_without_the_dispatcher_and_new_ones_come_when_it_is_b
         died = pids(two)["dispatcher"]
         os.kill(died, signal.SIGKILL)
         await until(lambda: pids(two)["dispatcher"] != died, EXIT_TIMEOUT_S)
-        async with calls(two, 1):
+        async with calls(two, 1) as made:
             await phone.dtmf("5")
             assert (await log.wait("call.dtmf"))["data"]["digit"] == "5"
+            await hang_up(made)
         report = await phone.hangup()
     assert report["ending"]["result"] == "completed"
     assert 'cctts_process_restarts_total{process="dispatcher"} 1.0' in (await two.get_text("/metrics"))[1]
 
 
-async def test_the_source_is_the_sender_and_the_process_that_asks_for_a_password_takes_it(tmp_path: Path) -> None:
+async def test_the_source_is_the_sender_and_the_process_that_asks_for_a_password_takes_it(lend: Lend) -> None:
     users = "[{username = 'pbx', password = '" + PASSWORD + "'}]"
     peers = {"sip__allowed_peers": f'["{FRIEND}"]', "sip__trusted_peers": "[]"}
-    async with two_with(tmp_path, auth__users=users, **peers) as server:
+    async with lend(**TWO, auth__users=users, **peers) as server:
+        await until_both(server)
         async with server.events() as log:
             for _ in range(4):
                 async with RawCaller("silent", server.sip_port, source=FRIEND) as caller:
@@ -137,18 +142,20 @@ async def test_the_source_is_the_sender_and_the_process_that_asks_for_a_password
 
 
 async def test_over_the_limit_of_both_a_call_gets_503(two: Server) -> None:
-    async with calls(two, NUM_LINES):
+    async with calls(two, NUM_LINES) as made:
         assert (await until_readyz(two, 503))["reason"] == f"all {NUM_LINES} lines are busy"
         async with RawCaller("silent", two.sip_port) as one_more:
             one_more.invite()
             refused = await one_more.final()
             assert (refused.status, refused.header("Retry-After")) == (503, "7")
+        await hang_up(made)
 
 
 async def test_one_binding_for_both_and_calls_that_are_placed_by_either(tmp_path: Path) -> None:
     async with RawPeer() as pbx:
         settings = {"registration__registrar": f"sip:{HOST}:{pbx.port}", "registration__username": "greet"}
-        async with two_with(tmp_path, **settings, registration__password=PASSWORD) as server:
+        async with server_with(tmp_path, **TWO, **settings, registration__password=PASSWORD) as server:
+            await until_both(server)
             binding = await pbx.expect("REGISTER")
             assert own_port(binding) == server.sip_port
             pbx.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")

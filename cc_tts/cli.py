@@ -357,13 +357,14 @@ def _say(options: argparse.Namespace, config: "Config") -> int:
     import secrets
 
     from cc_tts import logs, wav_file
+    from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
     from cc_tts.errors import ConfigError
     from cc_tts.media import synthetic_label
     from cc_tts.operate.given import given_text
 
     text = given_text(options.text)
-    if options.speed is not None and not 0.5 <= options.speed <= 2.0:  # noqa: PLR2004
-        raise ConfigError("--speed is a factor from 0.5 to 2.0")
+    if options.speed is not None and not MIN_SPEED <= options.speed <= MAX_SPEED:
+        raise ConfigError(f"--speed is a factor from {MIN_SPEED} to {MAX_SPEED}")
     if not 8000 <= options.rate <= 48000:  # noqa: PLR2004
         raise ConfigError("--rate is a sample rate from 8000 to 48000 Hz")
     try:

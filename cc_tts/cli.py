@@ -75,6 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"cc-tts: {error.filename}: {error.strerror}", file=sys.stderr)
+        return EXIT_USAGE
 
 
 def _take_signals() -> None:

@@ -24,12 +24,15 @@ def check_path(path: Path) -> None:
 def check_writable(path: Path) -> None:
     """Raise ``ValueError``, whose message says what to do, if no file can be written there. Nothing is created."""
     folder = path.absolute().parent
-    if path.is_dir():
-        raise ValueError(f"cannot write {path}: it is a folder; name a file in it, such as {path / 'said.wav'}")
-    if not folder.is_dir():
-        raise ValueError(f"cannot write {path}: the folder {folder} does not exist")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ValueError(f"cannot write {path}: permission denied")
+    try:
+        if path.is_dir():
+            raise ValueError(f"cannot write {path}: it is a folder; name a file in it, such as {path / 'said.wav'}")
+        if not folder.is_dir():
+            raise ValueError(f"cannot write {path}: the folder {folder} does not exist")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise ValueError(f"cannot write {path}: permission denied")
+    except OSError as error:  # a folder that may not be looked into, or a name that is too long
+        raise ValueError(f"cannot write {path}: {error.strerror}") from None
 
 
 def read(path: Path, *, rate_hz: int, max_s: float) -> bytes:

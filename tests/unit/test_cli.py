@@ -99,6 +99,7 @@ def test_say_tells_what_is_wrong(
         ("x.mp3", "only WAV is written, not .mp3; name it"),
         (".", "it is a folder"),
         ("-", "name a file, such as said.wav"),
+        ("a" * 300, "File name too long"),
     ],
 )
 def test_say_refuses_before_it_speaks_what_it_cannot_write(
@@ -152,6 +153,14 @@ def test_a_sentence_of_one_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert engine.requests[0].voice == "de"
     with wave.open("de.wav", "rb") as file:
         assert (file.getframerate(), file.getnframes() > 0) == (8000, True)
+
+
+def test_a_path_that_the_system_refuses_ends_no_command_with_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / ("a" * 300)
+    assert cli.main(["config", "init", str(folder)]) == 2
+    assert capsys.readouterr().err == f"cc-tts: {folder / 'cc_tts.gpu.toml'}: File name too long\n"
 
 
 def test_check_config_prints_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -281,7 +281,8 @@ def _readable(message: str, tree: Mapping[str, Any]) -> str:
     match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message, re.DOTALL)
     if match and match[2]:
         kinds = types_at(Config, _STEP.findall(match[2]))
-        return f"{_with_name(match[2], tree)}: {none_of(match[1], kinds) or in_words(match[1])}"
+        fault = none_of(match[1], kinds) or in_words(match[1]).replace("an object", "a table")  # as TOML calls it
+        return f"{_with_name(match[2], tree)}: {fault}"
     return message
 
 

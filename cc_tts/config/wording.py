@@ -16,7 +16,7 @@ _TYPES: Final = {
     "bool": "true or false",
     "str": "text",
     "array": "a list",
-    "object": "an object (a table in TOML)",
+    "object": "an object",
     "null": "null",
 }
 _EXPECTED: Final = re.compile(r"Expected `([^`]*)`(.*)", re.DOTALL)

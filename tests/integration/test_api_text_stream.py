@@ -111,7 +111,7 @@ async def test_what_cannot_be_followed_is_answered_and_the_stream_goes_on(api: S
     ("frame", "detail"),
     [
         ("hello", "not JSON: invalid character (byte 0)"),
-        ("[]", "an object (a table in TOML) is needed, not a list"),
+        ("[]", "an object is needed, not a list"),
         ('{"type": "say"}', "/type: 'say' is not one of start, tokens, flush, mark, clear, end"),
         ('{"type": "tokens"}', "/text: this field is needed"),
         ('{"type": "tokens", "text": "a", "txt": "b"}', "/txt: unknown field, did you mean text?"),

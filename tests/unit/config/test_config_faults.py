@@ -39,6 +39,7 @@ def test_a_prefix_belongs_to_one_trunk_of_each_tenant(one: list[str], other: lis
         (["rout.x=1"], "did you mean routes?"),
         (["routes.a.greting=hi"], "did you mean routes.a.greeting?"),
         (["sip.port=x"], "sip.port: a whole number is needed, not text"),
+        (["routes.a=5"], "routes.a: a table is needed, not a whole number"),
         (["sip.port=99999"], "sip.port: a whole number of at most 65535 is needed"),
         (["sip.port"], "section.key=value"),
         (["port=3"], "name a section and a key"),

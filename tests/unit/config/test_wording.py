@@ -20,7 +20,7 @@ KEYS = form(r"^[0-9#]{1,4}$", "1 to 4 of 0-9 and #")
         (float, [], "a number is needed, not a list"),
         (bool, 1, "true or false is needed, not a whole number"),
         (str, None, "text is needed, not null"),
-        (dict, 1.5, "an object (a table in TOML) is needed, not a number"),
+        (dict, 1.5, "an object is needed, not a number"),
         (int | None, "x", "a whole number or null is needed, not text"),
         (Annotated[int, msgspec.Meta(le=65535)], 65536, "a whole number of at most 65535 is needed"),
         (Annotated[int, msgspec.Meta(ge=1)], 0, "a whole number of at least 1 is needed"),

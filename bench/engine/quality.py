@@ -163,7 +163,6 @@ def streamed(
         num_known = call.num_tokens
     for slot in range(count):
         runners.flow.close(slot)
-        runners.vocoder.release(slot)
     return [
         Streamed(torch.cat(mels[slot], dim=1), _samples(b"".join(pieces[slot])), _joins(pieces[slot]), num_failed[slot])
         for slot in range(count)

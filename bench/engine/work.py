@@ -131,7 +131,6 @@ class SpeechWork:
             num_known = call.num_tokens
         for number in numbers:
             runners.flow.close(number)
-            runners.vocoder.release(number)
 
 
 class DrawWork:

@@ -209,7 +209,6 @@ class _Stage:
     def _let_go(self, slot: int) -> None:
         stream = self._streams.pop(slot)
         self._flow.close(slot)
-        self._vocoder.release(slot)
         if stream.has_own_voice:
             self._flow.drop_voice(stream.voice)
 

@@ -224,7 +224,6 @@ class ModelRunner:
         with self.guarded():
             with self._sampling.entered():
                 self._lm.release(slot)
-            self._vocoder.release(slot)
             self._close(slot, wipe=wipe)
 
     def forget(self, voice_id: str) -> None:

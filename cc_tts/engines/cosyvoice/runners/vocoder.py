@@ -179,7 +179,7 @@ class SlotVocoder(ABC):
         self._num_slots = num_slots
         self._hop = hop
         self._device = device
-        self._num_done: dict[int, int] = {}  # frames so far of the streams that go on
+        self._num_done: dict[int, int] = {}  # frames so far of the streams that go on; a first row starts from none
         self._has_buckets = graphs
         in_few_kernels = _varying(compiled(run)) if compiles else None
         self._run = GraphedCall(run, enabled=graphs and can_record(device), in_few_kernels=in_few_kernels)
@@ -199,15 +199,11 @@ class SlotVocoder(ABC):
 
     @abstractmethod
     def begin(self, rows: Sequence[VocoderRow]) -> VocoderBatches:
-        """Begin the audio of one row or more. One whose numbers are not finite fails; the caller frees its slot."""
+        """Begin the audio of one row or more. One whose numbers are not finite fails alone."""
 
     def synthesise(self, rows: Sequence[VocoderRow]) -> list[bytes | None]:
-        """The audio of each row, in their order. A row whose numbers are not finite fails, and its slot is free again."""
-        spoken = self.begin(rows).spoken() if rows else []
-        for row, piece in zip(rows, spoken, strict=True):
-            if piece is None:
-                self.release(row.slot)
-        return spoken
+        """The audio of each row, in their order; ``None``: its numbers were not finite."""
+        return self.begin(rows).spoken() if rows else []
 
     @torch.inference_mode()
     def warm_up(self, *, max_rows: int = ROW_BUCKETS[-1], step: int = 1) -> None:
@@ -218,10 +214,6 @@ class SlotVocoder(ABC):
         for key in self.keys(max_rows, step=step):
             self.record(key)
         self._run.freeze()
-
-    def release(self, slot: int) -> None:
-        """Forget the stream of a slot, whatever it is doing. A free slot stays free."""
-        self._num_done.pop(slot, None)
 
 
 class VocoderRunner(SlotVocoder):

@@ -34,6 +34,7 @@ from cc_tts.errors import ConfigError
 from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens
 from lab.cosyvoice.schedule import HopSchedule, calls_for
 from lab.cosyvoice.tiny_model import make_tiny_model
+from tests.fakes.replayed_graphs import Stream
 from tests.support.small_engine import noted_calls, runner_of, stage_of
 from tests.support.tiny_speakers import tiny_speaker
 from tests.support.torch_threads import one_thread
@@ -63,13 +64,6 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_bytes(stage: str, key: tuple[int, ...]) -> int:
     sizes = key[:1] if stage == "decode" else key if stage == "flow" else key[:2]
     return RUN_BYTES[stage] * math.prod(sizes)
-
-
-class Stream:
-    """Instead of ``torch.cuda.Stream``."""
-
-    def wait_stream(self, other: object) -> None:
-        pass
 
 
 class Graph:

@@ -255,14 +255,16 @@ class SpeechBargeIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     min_speech_ms: Annotated[int, msgspec.Meta(ge=50, le=5000, description="Speech of this length counts.")] = 300
     action: Annotated[
         Literal["stop", "pause"],
-        msgspec.Meta(description="stop ends the prompt; pause holds it until it is clear whether the caller goes on."),
+        msgspec.Meta(
+            description="stop ends the prompt; pause holds it until it is clear whether the caller continues."
+        ),
     ] = "stop"
     confirm_ms: Annotated[
         int, msgspec.Meta(ge=50, le=10_000, description="pause: speech of this length in all ends the prompt.")
     ] = 600
     resume_after_ms: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=60_000)] | None,
-        msgspec.Meta(description="pause: after so much silence the prompt goes on; null: never by itself."),
+        msgspec.Meta(description="pause: after this much silence the prompt continues; null: never by itself."),
     ] = 1500
     guard_ms: Annotated[
         int, msgspec.Meta(ge=0, le=5000, description="Speech that begins so soon after a prompt is not heard.")

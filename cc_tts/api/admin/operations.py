@@ -36,7 +36,7 @@ class SpeechWorker(msgspec.Struct, frozen=True, kw_only=True):
     room: Annotated[int | None, Meta(description="Texts that it would take besides.")]
     utilisation: Annotated[float | None, Meta(description="The share of the last second that it computed, 0 to 1.")]
     first_audio_ms: Annotated[
-        float | None, Meta(description="The first audio of a new text is expected after so long.")
+        float | None, Meta(description="The first audio of a new text is expected after this long.")
     ]
     problem: Annotated[str, Meta(description="Why it does not speak, or takes no more texts; empty if it does.")]
 

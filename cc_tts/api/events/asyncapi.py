@@ -105,7 +105,7 @@ def document() -> dict[str, Any]:
     }
     description = "A WebSocket, one event in each text frame, or server-sent events."
     channels = {"events": _channel("/v1/events", description, messages=events, query=QUERY)}
-    summary = "The server sends events to whoever is connected."
+    summary = "The server sends events to every connected client."
     operations = {"sendEvents": _operation("send", summary, "events", events)}
     for socket in _CALL_SOCKETS:
         kinds_of_socket = (*socket.sent, *socket.received)

@@ -8,7 +8,7 @@ from cc_tts.api import schemas
 from cc_tts.speech.staged.prompts import StagedText
 
 TimeToLive = Annotated[
-    float, Meta(gt=0, le=31_536_000, description="It is forgotten after so many seconds; left out: never.")
+    float, Meta(gt=0, le=31_536_000, description="It is forgotten after this many seconds; left out: never.")
 ]
 
 

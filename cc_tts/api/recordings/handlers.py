@@ -102,7 +102,7 @@ async def stop_recording(request: web.Request) -> shapes.Recording:
     scope="recordings",
     query=(
         Query(CALL_ID, "Only recordings of this call."),
-        Query("limit", f"At most so many, 1 to {MAX_LIMIT}; {DEFAULT_LIMIT} if left out."),
+        Query("limit", f"At most this many, 1 to {MAX_LIMIT}; {DEFAULT_LIMIT} if left out."),
     ),
     errors=(RecordingOff,),
     for_tenants=True,

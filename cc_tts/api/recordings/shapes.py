@@ -29,7 +29,7 @@ class Record(schemas.OptionalBody, frozen=True):
         None
     )
     silence_timeout_ms: Annotated[
-        DurationMs | None, Meta(description="It ends after so much silence, also at its beginning.")
+        DurationMs | None, Meta(description="It ends after this much silence, also at its beginning.")
     ] = None
     finish_on_key: Annotated[schemas.FinishKeys, Meta(description="Keys of the caller that end it.")] = ""
     beep: Annotated[

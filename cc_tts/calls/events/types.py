@@ -272,7 +272,7 @@ class CallReferRequested(CallData, frozen=True, kw_only=True):
     refer_id: str
     to: Annotated[str, Meta(description="The SIP URI that is to be called; transfer.allowed takes it.")]
     headers: Annotated[Mapping[str, str], Meta(description="X-*, User-to-User and Replaces for the new call.")]
-    referred_by: Annotated[str | None, Meta(description="The URI of whoever refers; null if it names none.")]
+    referred_by: Annotated[str | None, Meta(description="The URI of the referrer; null if it names none.")]
     replaces: Annotated[bool, Meta(description="Whether the new call takes the place of another one (attended).")]
     answer_within_ms: Annotated[
         int | None,

@@ -31,7 +31,7 @@ def playout(config: Config) -> Iterator[str]:
         yield "playout.start_threshold_min_ms is above playout.start_threshold_max_ms"
     if playout.start_threshold_max_ms > playout.window_ms:
         yield (
-            "playout.start_threshold_max_ms is above playout.window_ms: a prompt that waits for so much audio would never "
+            "playout.start_threshold_max_ms is above playout.window_ms: a prompt that waits for that much audio would never "
             "start; raise playout.window_ms"
         )
 
@@ -39,7 +39,7 @@ def playout(config: Config) -> Iterator[str]:
 def media(config: Config) -> Iterator[str]:
     if config.media.start_threshold_ms > config.playout.window_ms:
         yield (
-            "media.start_threshold_ms is above playout.window_ms: audio that waits for so much would never start; raise "
+            "media.start_threshold_ms is above playout.window_ms: audio that waits for that much would never start; raise "
             "playout.window_ms"
         )
 

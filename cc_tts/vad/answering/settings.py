@@ -78,7 +78,7 @@ class Amd(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         int, Meta(ge=500, le=20_000, description="Silence of this length ends a machine's greeting without a beep.")
     ] = 2500
     greeting_timeout_ms: Annotated[
-        int, Meta(ge=1000, le=180_000, description="A machine's greeting is listened to for so long at most.")
+        int, Meta(ge=1000, le=180_000, description="A machine's greeting is listened to for this long at most.")
     ] = 60_000
 
     @property

@@ -7,7 +7,7 @@ from html import escape
 from importlib import resources
 from typing import Final
 
-from cc_tts.callreport.picture import Bar, CallPicture, Lane, Mark, Table, Waveform
+from cc_tts.callreport.picture import Bar, CallPicture, PictureLane, PictureMark, PictureTable, Waveform
 
 WIDTH: Final = 1000
 LEFT: Final = 120
@@ -49,7 +49,7 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
     return f"<dl>{pairs}</dl>"
 
 
-def _table(table: Table) -> str:
+def _table(table: PictureTable) -> str:
     if not table.rows:
         return ""
     head = "".join(f"<th>{escape(name)}</th>" for name in table.head)
@@ -111,7 +111,7 @@ def _wave(wave: Waveform, scale: Scale, top: float) -> Iterator[str]:
     yield f'<polygon class="wave{side}" points="{" ".join([*upper, *reversed(lower)])}"/>'
 
 
-def _lane(lane: Lane, scale: Scale, top: float) -> Iterator[str]:
+def _lane(lane: PictureLane, scale: Scale, top: float) -> Iterator[str]:
     yield _name(lane.name, top + 16)
     for bar in lane.bars:
         yield _bar(bar, scale, top)
@@ -119,9 +119,9 @@ def _lane(lane: Lane, scale: Scale, top: float) -> Iterator[str]:
         yield _labelled(group, scale, top)
 
 
-def _groups(marks: Sequence[Mark], scale: Scale) -> Iterator[list[Mark]]:
+def _groups(marks: Sequence[PictureMark], scale: Scale) -> Iterator[list[PictureMark]]:
     """Marks whose labels would lie over each other share one."""
-    group: list[Mark] = []
+    group: list[PictureMark] = []
     end_x = 0.0
     for mark in sorted(marks, key=lambda each: each.at_s):
         x = scale(mark.at_s)
@@ -158,7 +158,7 @@ def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def _labelled(group: Sequence[Mark], scale: Scale, top: float) -> str:
+def _labelled(group: Sequence[PictureMark], scale: Scale, top: float) -> str:
     xs = [scale(mark.at_s) for mark in group]
     label = ", ".join(mark.label for mark in group)
     is_last = xs[-1] + 10 + _columns(label) * CHARACTER > WIDTH
@@ -167,6 +167,6 @@ def _labelled(group: Sequence[Mark], scale: Scale, top: float) -> str:
     return f'{dots}<text {place} y="{top + 16}">{escape(label)}</text>'
 
 
-def _dot(mark: Mark, x: float, top: float) -> str:
+def _dot(mark: PictureMark, x: float, top: float) -> str:
     title = f"<title>{escape(mark.detail or mark.label)}</title>"
     return f'<circle class="{mark.kind}" cx="{x}" cy="{top + 12}" r="4">{title}</circle>'

@@ -20,7 +20,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class PictureMark:
     """Something that happens at one instant."""
 
     at_s: float
@@ -30,12 +30,12 @@ class Mark:
 
 
 @dataclass(slots=True)
-class Lane:
+class PictureLane:
     """A row of the picture. One without bars and marks is left out."""
 
     name: str
     bars: list[Bar] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[PictureMark] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Waveform:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class PictureTable:
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -62,7 +62,7 @@ class CallPicture:
     title: str
     duration_s: float
     facts: Sequence[tuple[str, str]]
-    lanes: Sequence[Lane] = ()
+    lanes: Sequence[PictureLane] = ()
     waveforms: Sequence[Waveform] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PictureTable] = ()
     ladder: str = ""

@@ -16,7 +16,7 @@ from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.operate import tables
 from cc_tts.operate.find import Found, is_live, the_call
 from cc_tts.operate.given import given_text
-from cc_tts.operate.servers import RELOAD_TIMEOUT_S, REQUEST_TIMEOUT_S, NoServer, NotDone, Server, opened
+from cc_tts.operate.servers import RELOAD_TIMEOUT_S, REQUEST_TIMEOUT_S, NoServer, NotDone, RunningServer, opened
 from cc_tts.operate.top import top
 
 HANGUP_TIMEOUT_S: Final = 5.0
@@ -29,7 +29,7 @@ CLOCK: Final = MonotonicClock()
 MAX_UTTERANCES: Final = 10
 """Prompts that ``show`` tells of, the last ones (unmeasured)."""
 
-Servers = Sequence[Server]
+Servers = Sequence[RunningServer]
 
 
 def run(options: argparse.Namespace, config: Config) -> int:
@@ -62,7 +62,9 @@ async def _drain(servers: Servers, limit_s: float) -> int:
     return status
 
 
-async def _asked(servers: Servers, ask: Callable[[Server], Awaitable[Any]]) -> tuple[list[tuple[Server, Any]], int]:
+async def _asked(
+    servers: Servers, ask: Callable[[RunningServer], Awaitable[Any]]
+) -> tuple[list[tuple[RunningServer, Any]], int]:
     """Ask every server at once. Return what those said that have answered, and 1 if one has not, which is printed.
 
     Raises:
@@ -86,13 +88,13 @@ def _print(options: argparse.Namespace, found: object, *lines: str) -> None:
     print(tables.as_json(found) if options.json else "\n".join(lines))
 
 
-def _with_servers(said: Sequence[tuple[Server, Any]]) -> list[dict[str, Any]]:
+def _with_servers(said: Sequence[tuple[RunningServer, Any]]) -> list[dict[str, Any]]:
     """Return the answers for JSON, each with the server that gave it."""
     return [{"server": server.url, **each} for server, each in said]
 
 
 async def _calls_of(servers: Servers) -> tuple[list[Found], int]:
-    async def ask(server: Server) -> Any:
+    async def ask(server: RunningServer) -> Any:
         return (await server.ask("GET", "/v1/calls", scope="read"))["calls"]
 
     answers, status = await _asked(servers, ask)
@@ -221,7 +223,7 @@ async def _trace(options: argparse.Namespace, servers: Servers) -> int:
     return 0
 
 
-async def _status_of(server: Server) -> Any:
+async def _status_of(server: RunningServer) -> Any:
     return await server.ask("GET", "/v1/admin/status", scope="read")
 
 
@@ -232,7 +234,7 @@ async def _status(options: argparse.Namespace, servers: Servers) -> int:
     return status or int(any(each["not_ready_because"] is not None for _, each in said))
 
 
-def _status_lines(server: Server, status: Mapping[str, Any]) -> list[str]:
+def _status_lines(server: RunningServer, status: Mapping[str, Any]) -> list[str]:
     facts = {
         "server": server.url,
         "node": f"{status['node'] or '-'}, cc-tts {status['version']}, process {status['pid']}",
@@ -265,7 +267,7 @@ async def _workers(options: argparse.Namespace, servers: Servers) -> int:
 
 
 async def _tenants(options: argparse.Namespace, servers: Servers) -> int:
-    async def ask(server: Server) -> Any:
+    async def ask(server: RunningServer) -> Any:
         return (await server.ask("GET", "/v1/admin/tenants", scope="read"))["tenants"]
 
     said, status = await _asked(servers, ask)
@@ -303,7 +305,7 @@ def _words(what: str, keys: Any) -> str:
 async def _log_level(options: argparse.Namespace, servers: Servers) -> int:
     wanted = {"level": options.level, "pjsip_level": options.pjsip}
 
-    async def ask(server: Server) -> Any:
+    async def ask(server: RunningServer) -> Any:
         if options.level is None and options.pjsip is None:
             status = await _status_of(server)
             return {"level": status["log_level"], "pjsip_level": status["pjsip_level"]}
@@ -322,7 +324,7 @@ async def _top(options: argparse.Namespace, servers: Servers) -> int:
     if not 0.2 <= options.interval <= 3600:  # noqa: PLR2004
         raise ConfigError("--interval is 0.2 to 3600 seconds")
 
-    async def ask(server: Server) -> tuple[Any, Any]:
+    async def ask(server: RunningServer) -> tuple[Any, Any]:
         try:
             calls = await server.ask("GET", "/v1/calls", scope="read")
             return await _status_of(server), calls["calls"]

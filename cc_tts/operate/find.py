@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import unquote
 
-from cc_tts.operate.servers import NotDone, Server
+from cc_tts.operate.servers import NotDone, RunningServer
 
 MAX_SHOWN: Final = 5
 """The most calls that an error lists (unmeasured)."""
 _USER: Final = re.compile(r"(?:sips?|tel):([^@;>]+)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\+?[0-9 ().-]{3,40}")
 
-Found = tuple[Server, dict[str, Any]]
+Found = tuple[RunningServer, dict[str, Any]]
 
 
 def far_side(call: dict[str, Any]) -> str:

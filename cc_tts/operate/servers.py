@@ -48,7 +48,7 @@ class NotDone(ClientError, title="Refused"):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class RunningServer:
     url: str
     client: aiohttp.ClientSession
     tokens: tuple[TokenConfig, ...]
@@ -157,9 +157,9 @@ def tokens(config: Config) -> tuple[TokenConfig, ...]:
 @asynccontextmanager
 async def opened(
     config: Config, given: list[str], *, timeout_s: float = REQUEST_TIMEOUT_S
-) -> "AsyncIterator[tuple[Server, ...]]":
+) -> "AsyncIterator[tuple[RunningServer, ...]]":
     """Open a client for the servers that were given, or for that of the configuration; raises ``ConfigError``."""
     urls, known = addresses(config, given), tokens(config)
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     async with aiohttp.ClientSession(timeout=timeout) as client:
-        yield tuple(Server(url, client, known) for url in urls)
+        yield tuple(RunningServer(url, client, known) for url in urls)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from cc_tts.clock import Clock
 from cc_tts.operate import tables
 from cc_tts.operate.find import is_live
-from cc_tts.operate.servers import Server
+from cc_tts.operate.servers import RunningServer
 
 _BEGIN: Final = "\x1b[?1049h\x1b[?25l"
 """The other screen of a terminal, without a cursor (xterm control sequences)."""
@@ -29,7 +29,11 @@ Answer = tuple[Any, list[dict[str, Any]]]
 
 
 async def top(
-    servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answer]], *, interval_s: float, clock: Clock
+    servers: Sequence[RunningServer],
+    ask: Callable[[RunningServer], Awaitable[Answer]],
+    *,
+    interval_s: float,
+    clock: Clock,
 ) -> None:
     """Draw until a key or a signal ends it, even if a server does not answer."""
     drawing = asyncio.ensure_future(_draw(servers, ask, interval_s, clock))
@@ -40,7 +44,7 @@ async def top(
 
 
 async def _draw(
-    servers: Sequence[Server], ask: Callable[[Server], Awaitable[Answer]], interval_s: float, clock: Clock
+    servers: Sequence[RunningServer], ask: Callable[[RunningServer], Awaitable[Answer]], interval_s: float, clock: Clock
 ) -> None:
     while True:
         answers = await asyncio.gather(*(ask(each) for each in servers))

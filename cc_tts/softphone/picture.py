@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from cc_tts.callreport.picture import Bar, CallPicture, Lane, Mark, Table, Waveform
+from cc_tts.callreport.picture import Bar, CallPicture, PictureLane, PictureMark, PictureTable, Waveform
 from cc_tts.callreport.waveform import waveforms
 from cc_tts.clock import ms_between
 from cc_tts.softphone.report import SoftphoneReport, figures
@@ -23,15 +23,15 @@ def picture_of(report: SoftphoneReport, *, heard: Path | None, said: Path | None
         duration_s=_s(report, report.ended_at_ns),
         facts=[(name, text) for name, text in figures(report) if name not in _SHOWN_ELSEWHERE],
         lanes=(
-            Lane("SIP", marks=[*_responses(report)]),
-            Lane("call", [_call(report, answered_s)]),
-            Lane("we hear", [*_heard(report, answered_s)]),
-            Lane("keys sent", marks=[*_keys(report.dtmf_sent, answered_s)]),
-            Lane("keys heard", marks=[*_keys(report.dtmf_received, answered_s)]),
+            PictureLane("SIP", marks=[*_responses(report)]),
+            PictureLane("call", [_call(report, answered_s)]),
+            PictureLane("we hear", [*_heard(report, answered_s)]),
+            PictureLane("keys sent", marks=[*_keys(report.dtmf_sent, answered_s)]),
+            PictureLane("keys heard", marks=[*_keys(report.dtmf_received, answered_s)]),
         ),
         waveforms=[*_waveforms(report, heard, said, answered_s + said_at_s)],
         tables=(
-            Table(
+            PictureTable(
                 title="Speech that was heard",
                 head=("from", "to", "lasts"),
                 rows=[
@@ -51,12 +51,14 @@ def _s(report: SoftphoneReport, at_ns: int | None) -> float:
     return 0.0 if at_ns is None else ms_between(report.invite_at_ns, at_ns) / 1000
 
 
-def _responses(report: SoftphoneReport) -> Iterator[Mark]:
-    yield Mark(at_s=0.0, label="INVITE")
+def _responses(report: SoftphoneReport) -> Iterator[PictureMark]:
+    yield PictureMark(at_s=0.0, label="INVITE")
     for label, at_ms in (("100", report.trying_ms), ("180", report.ringing_ms), ("200", report.answered_ms)):
         if at_ms is not None:
-            yield Mark(at_s=at_ms / 1000, label=label)
-    yield Mark(at_s=_s(report, report.ended_at_ns), label="BYE" if report.answered_at_ns else report.ending.result)
+            yield PictureMark(at_s=at_ms / 1000, label=label)
+    yield PictureMark(
+        at_s=_s(report, report.ended_at_ns), label="BYE" if report.answered_at_ns else report.ending.result
+    )
 
 
 def _call(report: SoftphoneReport, answered_s: float) -> Bar:
@@ -71,8 +73,8 @@ def _heard(report: SoftphoneReport, answered_s: float) -> Iterator[Bar]:
         yield Bar(begin_s=begin_s, end_s=end_s, kind="speech", detail=f"{each.end_ms - each.start_ms:.0f} ms of speech")
 
 
-def _keys(keys: Sequence[KeyRecord], answered_s: float) -> Iterator[Mark]:
-    return (Mark(at_s=answered_s + key.at_ms / 1000, label=key.digit) for key in keys)
+def _keys(keys: Sequence[KeyRecord], answered_s: float) -> Iterator[PictureMark]:
+    return (PictureMark(at_s=answered_s + key.at_ms / 1000, label=key.digit) for key in keys)
 
 
 def _waveforms(report: SoftphoneReport, heard: Path | None, said: Path | None, said_at_s: float) -> Iterator[Waveform]:

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference
-from cc_tts.engines.cosyvoice.model.networks.layers import Span, within
+from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan, within
 
 
 def looked_ahead(flow: Flow, token: Tensor, *, finalize: bool) -> Tensor:
@@ -14,7 +14,7 @@ def looked_ahead(flow: Flow, token: Tensor, *, finalize: bool) -> Tensor:
     window = functional.pad(token, (0, flow.config.encoder.lookahead)) if finalize else token
     known = torch.arange(window.shape[1], device=token.device) < token.shape[1]
     embedded = flow.input_embedding(window.clamp(min=0)).masked_fill(~known[:, None], 0.0)
-    span = Span.of(token.new_zeros(token.shape[0]), window.shape[1], chunk=None)
+    span = PositionSpan.of(token.new_zeros(token.shape[0]), window.shape[1], chunk=None)
     mixed: Tensor = flow.pre_lookahead_layer(embedded, span, None)
     return mixed
 
@@ -86,14 +86,14 @@ def whole_mel(
     return _cut(mel, prompts * FRAMES_PER_TOKEN, (num_new - prompts) * FRAMES_PER_TOKEN, num_given)
 
 
-def _spans(flow: Flow, num_new: Tensor, width: int, *, streaming: bool) -> tuple[Span, Span]:
+def _spans(flow: Flow, num_new: Tensor, width: int, *, streaming: bool) -> tuple[PositionSpan, PositionSpan]:
     """The span of the tokens and that of their frames."""
     chunk = flow.config.chunk_tokens if streaming else None
     window = None if chunk is None else flow.window(torch.zeros_like(num_new))
-    tokens = Span.of(num_new, width, chunk=chunk, window=window)
+    tokens = PositionSpan.of(num_new, width, chunk=chunk, window=window)
     scale = FRAMES_PER_TOKEN
     chunk = None if chunk is None else chunk * scale
-    return tokens, Span.of(num_new * scale, width * scale, chunk=chunk, window=window)
+    return tokens, PositionSpan.of(num_new * scale, width * scale, chunk=chunk, window=window)
 
 
 def _cut(mel: Tensor, starts: Tensor, counts: Tensor, width: int) -> Tensor:

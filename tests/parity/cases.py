@@ -16,7 +16,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
-from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmRequest
 from lab.cosyvoice.schedule import calls_with_hops
 from lab.cosyvoice.token2wav import stream_mel, stream_wav
@@ -141,7 +141,7 @@ def estimator(model: SpeechModel, recorded: Recorded) -> Comparisons:
     x, mu, cond = (recorded.tensor(key).mT.to(dtype) for key in ("est_x", "est_mu", "est_cond"))
     num_rows, num_frames, _ = x.shape
     for streaming in (True, False):
-        span = Span.of(
+        span = PositionSpan.of(
             torch.full((num_rows,), num_frames, device=recorded.device),
             num_frames,
             chunk=model.flow.config.chunk_frames if streaming else None,

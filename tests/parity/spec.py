@@ -18,7 +18,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid
-from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmRequest
 from cc_tts.engines.cosyvoice.model.networks.vocoder.source import exactly_convolved
 from cc_tts.engines.cosyvoice.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig
@@ -202,7 +202,7 @@ def flow(data: SpecData) -> Comparisons:
             key = f"mu_streaming{streaming}_{name}"
             yield Comparison(f"spec {key}", network.encoder_proj(hidden), golden[key], tolerance)
         frames = torch.full((x.shape[0],), x.shape[1], device=data.device)
-        span = Span.of(frames, x.shape[1], chunk=network.config.chunk_frames if streaming else None)
+        span = PositionSpan.of(frames, x.shape[1], chunk=network.config.chunk_frames if streaming else None)
         out = network.estimator(
             x, mu, network.estimator.shifts(golden["est_t"]), golden["est_spks"].to(dtype), cond, span, None
         )

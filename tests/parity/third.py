@@ -20,7 +20,7 @@ from cc_tts.engines.cosyvoice.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice.model.networks.flow.dit import Block, DitEstimator
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, fixed_noise
-from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmRequest
 from cc_tts.engines.cosyvoice.model.networks.vocoder.causal import CausalVocoder
 from cc_tts.engines.cosyvoice.model.special_tokens import SPECIAL_TOKENS
@@ -195,7 +195,9 @@ def estimator(flow: Flow, recorded: Recorded) -> Comparisons:
     shifts = dit.shifts(moments)
     for streaming in (True, False):
         chunk = flow.config.chunk_frames if streaming else None
-        span = dit.turned(Span.of(torch.full((num_rows,), num_frames, device=recorded.device), num_frames, chunk=chunk))
+        span = dit.turned(
+            PositionSpan.of(torch.full((num_rows,), num_frames, device=recorded.device), num_frames, chunk=chunk)
+        )
         if streaming:
             beside = torch.cat((x, cond, mu, speaker[:, None].expand(-1, num_frames, -1)), dim=-1)
             hidden = dit.input_embed(beside, None)

@@ -6,7 +6,7 @@ Digits that were withheld from events are withheld here; the words that a caller
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from cc_tts.callreport.picture import Bar, CallPicture, Kind, Lane, Mark, Table, Waveform
+from cc_tts.callreport.picture import Bar, CallPicture, Kind, PictureLane, PictureMark, PictureTable, Waveform
 from cc_tts.calls.call import Call
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import Event
@@ -58,19 +58,21 @@ def _gaps(events: Sequence[Event]) -> Iterator[tuple[str, str]]:
         yield "note", "the events before the restart of the server are not kept"
 
 
-def _lanes(call: Call, events: Sequence[Event], end_s: float) -> list[Lane]:
+def _lanes(call: Call, events: Sequence[Event], end_s: float) -> list[PictureLane]:
     origin_s = call.created_at_s
-    state = Lane("call", [_bar(call, call.created_at_s, call.answered_at_s or end_s, "rings", "waiting")])
+    state = PictureLane("call", [_bar(call, call.created_at_s, call.answered_at_s or end_s, "rings", "waiting")])
     if call.answered_at_s is not None:
         state.bars.append(_bar(call, call.answered_at_s, call.ended_at_s or end_s, "answered", "plain"))
     lanes = (
         state,
-        Lane("hold", [*_holds(call, events, end_s)]),
-        Lane("we say", [*_speech(call, events, end_s)]),
-        Lane("caller says", [*_caller_speech(call, events, end_s)]),
+        PictureLane("hold", [*_holds(call, events, end_s)]),
+        PictureLane("we say", [*_speech(call, events, end_s)]),
+        PictureLane("caller says", [*_caller_speech(call, events, end_s)]),
     )
-    keys = Lane("keys", marks=[_mark(event, origin_s, event.data.digit) for event in _of(events, types.CallDtmf)])
-    steps = Lane("steps")
+    keys = PictureLane(
+        "keys", marks=[_mark(event, origin_s, event.data.digit) for event in _of(events, types.CallDtmf)]
+    )
+    steps = PictureLane("steps")
     for event in events:
         if (label := _label(event)) is not None:
             steps.marks.append(_mark(event, origin_s, label))
@@ -88,9 +90,11 @@ def _bar(call: Call, begin_s: float, end_s: float, label: str, kind: Kind, detai
     )
 
 
-def _mark(event: Event, origin_s: float, label: str) -> Mark:
+def _mark(event: Event, origin_s: float, label: str) -> PictureMark:
     is_fault = event.type in ("call.command_failed", "call.trunk_failed", "speak.refused", "call.disclosure_failed")
-    return Mark(at_s=event.time - origin_s, label=label, detail=event.type, kind="failed" if is_fault else "mark")
+    return PictureMark(
+        at_s=event.time - origin_s, label=label, detail=event.type, kind="failed" if is_fault else "mark"
+    )
 
 
 def _holds(call: Call, events: Sequence[Event], end_s: float) -> Iterator[Bar]:
@@ -161,8 +165,8 @@ def _label(event: Event) -> str | None:
     return None if make is None else make(event.data)
 
 
-def _utterances(call: Call) -> Table:
-    return Table(
+def _utterances(call: Call) -> PictureTable:
+    return PictureTable(
         title="What we said",
         head=("voice", "first PCM", "first audio", "played", "ended", "gaps", "heard"),
         rows=[_row(each) for each in call.utterances.values()],
@@ -185,8 +189,8 @@ def _row(utterance: Utterance) -> tuple[str, ...]:
     )
 
 
-def _steps(events: Sequence[Event], origin_s: float) -> Table:
-    return Table(
+def _steps(events: Sequence[Event], origin_s: float) -> PictureTable:
+    return PictureTable(
         title="Events",
         head=("at", "event", ""),
         rows=[(f"{each.time - origin_s:.3f} s", each.type, _label(each) or "") for each in events],

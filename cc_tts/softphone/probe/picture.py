@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from cc_tts.callreport.picture import Bar, CallPicture, Kind, Lane, Mark, Table
+from cc_tts.callreport.picture import Bar, CallPicture, Kind, PictureLane, PictureMark, PictureTable
 from cc_tts.softphone.picture import picture_of
 from cc_tts.softphone.probe.report import ProbeReport, rows
 from cc_tts.softphone.probe.turns import Turn
@@ -39,20 +39,22 @@ def picture_of_probe(report: ProbeReport, *, heard: Path | None, said: Path | No
         facts=[*rows(report), *call.facts],
         lanes=(
             *(lane for lane in call.lanes if lane.name != "we hear"),
-            Lane("caller speaks", words),
-            Lane("agent speaks", speech),
-            Lane("agent stops", marks=[*_stops(report, origin_s)]),
-            Lane("agent answers", [*_silences(report, origin_s)], [*_answers(report, origin_s)]),
-            Lane("cut words", marks=[*_cuts(report, origin_s)]),
+            PictureLane("caller speaks", words),
+            PictureLane("agent speaks", speech),
+            PictureLane("agent stops", marks=[*_stops(report, origin_s)]),
+            PictureLane("agent answers", [*_silences(report, origin_s)], [*_answers(report, origin_s)]),
+            PictureLane("cut words", marks=[*_cuts(report, origin_s)]),
         ),
         tables=(
-            Table(title="Notes", head=("what was out of the ordinary",), rows=[(each,) for each in report.findings]),
-            Table(
+            PictureTable(
+                title="Notes", head=("what was out of the ordinary",), rows=[(each,) for each in report.findings]
+            ),
+            PictureTable(
                 title="Turns",
                 head=("caller", "from", "to", "agent stopped after", "agent answered after"),
                 rows=[_row(turn) for turn in report.turns],
             ),
-            Table(
+            PictureTable(
                 title="What the figures mean",
                 head=("figure", "definition", "published as"),
                 rows=[(name, each.means, each.source) for name, each in report.definitions.items()],
@@ -61,12 +63,12 @@ def picture_of_probe(report: ProbeReport, *, heard: Path | None, said: Path | No
     )
 
 
-def _stops(report: ProbeReport, origin_s: float) -> Iterator[Mark]:
+def _stops(report: ProbeReport, origin_s: float) -> Iterator[PictureMark]:
     for turn in report.turns:
         if turn.stop_ms is not None:
-            yield Mark(at_s=origin_s + (turn.begin_ms + turn.stop_ms) / 1000, label=f"{turn.stop_ms:.0f} ms")
+            yield PictureMark(at_s=origin_s + (turn.begin_ms + turn.stop_ms) / 1000, label=f"{turn.stop_ms:.0f} ms")
         elif turn.is_interruption and turn.what == "speech":
-            yield Mark(at_s=origin_s + turn.end_ms / 1000, label="did not stop", kind="failed")
+            yield PictureMark(at_s=origin_s + turn.end_ms / 1000, label="did not stop", kind="failed")
 
 
 def _silences(report: ProbeReport, origin_s: float) -> Iterator[Bar]:
@@ -78,15 +80,15 @@ def _silences(report: ProbeReport, origin_s: float) -> Iterator[Bar]:
             yield Bar(begin_s=end_s - turn.silence_ms / 1000, end_s=end_s, kind=kind)
 
 
-def _answers(report: ProbeReport, origin_s: float) -> Iterator[Mark]:
+def _answers(report: ProbeReport, origin_s: float) -> Iterator[PictureMark]:
     for turn in report.turns:
         if turn.response_ms is not None:
             at_s = origin_s + (turn.end_ms + turn.response_ms) / 1000
-            yield Mark(at_s=at_s, label=f"{turn.response_ms:.0f} ms", kind="speech")
+            yield PictureMark(at_s=at_s, label=f"{turn.response_ms:.0f} ms", kind="speech")
 
 
-def _cuts(report: ProbeReport, origin_s: float) -> Iterator[Mark]:
-    return (Mark(at_s=origin_s + each.at_ms / 1000, label=each.why, kind="failed") for each in report.cut_words)
+def _cuts(report: ProbeReport, origin_s: float) -> Iterator[PictureMark]:
+    return (PictureMark(at_s=origin_s + each.at_ms / 1000, label=each.why, kind="failed") for each in report.cut_words)
 
 
 def _row(turn: Turn) -> tuple[str, ...]:

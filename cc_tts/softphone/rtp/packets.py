@@ -118,7 +118,7 @@ def event_code(digit: str) -> int:
 
 
 @dataclass(slots=True)
-class Source:
+class RtpSource:
     """Reception from one SSRC: lost, reordered and duplicate packets (RFC 3550 §A.1, §A.3) and jitter (§A.8)."""
 
     MAX_DROPOUT: ClassVar = 3000

@@ -14,7 +14,7 @@ from cc_tts.softphone.rtp.packets import (
     RATE_HZ,
     RtpError,
     RtpPacket,
-    Source,
+    RtpSource,
     TelephoneEvent,
     is_rtcp,
 )
@@ -107,7 +107,7 @@ class RtpReceiver:
     def __init__(self, report_event: ReportEvent) -> None:
         self.recording = RtpRecording()
         self.detector = TalkspurtDetector(report_event)
-        self.sources: list[Source] = []
+        self.sources: list[RtpSource] = []
         """The sources in order of appearance."""
         self.addresses: list[str] = []
         """The source addresses of packets, ``address:port``."""
@@ -142,18 +142,18 @@ class RtpReceiver:
         except RtpError:
             self.invalid += 1
 
-    def _source_of(self, packet: RtpPacket, arrival_ns: int, address: str) -> Source:
+    def _source_of(self, packet: RtpPacket, arrival_ns: int, address: str) -> RtpSource:
         if self.first_packet_ns is None:
             self.first_packet_ns = arrival_ns
         if not self.sources or self.sources[-1].ssrc != packet.ssrc:
-            self.sources.append(Source(packet.ssrc))
+            self.sources.append(RtpSource(packet.ssrc))
             self._next = None
         if not self.addresses or self.addresses[-1] != address:
             self.addresses.append(address)
         self.payload_types[packet.payload_type] += 1
         return self.sources[-1]
 
-    def _audio(self, packet: RtpPacket, source: Source, extended: int, arrival_ns: int) -> None:
+    def _audio(self, packet: RtpPacket, source: RtpSource, extended: int, arrival_ns: int) -> None:
         pcm = _DECODERS[packet.payload_type](packet.payload)
         ticks = len(packet.payload)
         source.update_jitter(packet.timestamp, arrival_ns)

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from cc_tts.callreport.page import render
-from cc_tts.callreport.picture import Bar, CallPicture, Lane, Mark, Table, Waveform
+from cc_tts.callreport.picture import Bar, CallPicture, PictureLane, PictureMark, PictureTable, Waveform
 
 pytestmark = pytest.mark.unit
 
@@ -24,7 +24,9 @@ def page_of(**more: object) -> str:
 
 
 def test_text_of_callers_is_no_markup() -> None:
-    lane = Lane(HOSTILE, [Bar(begin_s=0, end_s=9, label=HOSTILE, detail=HOSTILE)], [Mark(at_s=1, label=HOSTILE)])
+    lane = PictureLane(
+        HOSTILE, [Bar(begin_s=0, end_s=9, label=HOSTILE, detail=HOSTILE)], [PictureMark(at_s=1, label=HOSTILE)]
+    )
     page = render(
         CallPicture(
             title=HOSTILE,
@@ -32,7 +34,7 @@ def test_text_of_callers_is_no_markup() -> None:
             facts=[(HOSTILE, HOSTILE)],
             lanes=[lane],
             waveforms=[Waveform(name=HOSTILE, begin_s=0, step_s=1, peaks=(0.5,))],
-            tables=[Table(title=HOSTILE, head=(HOSTILE,), rows=((HOSTILE,),))],
+            tables=[PictureTable(title=HOSTILE, head=(HOSTILE,), rows=((HOSTILE,),))],
             ladder=HOSTILE,
         )
     )
@@ -41,13 +43,15 @@ def test_text_of_callers_is_no_markup() -> None:
 
 
 def test_nothing_is_fetched_and_no_script_runs() -> None:
-    page = page_of(lanes=[Lane("call", [Bar(begin_s=0, end_s=1)])])
+    page = page_of(lanes=[PictureLane("call", [Bar(begin_s=0, end_s=1)])])
     assert "default-src 'none'" in page
     assert not re.search(r"\b(?:src|href)=", page)
 
 
 def test_a_bar_lies_where_it_was() -> None:
-    svg = svg_of(page_of(lanes=[Lane("a", [Bar(begin_s=0, end_s=5)]), Lane("b", [Bar(begin_s=5, end_s=10)])]))
+    svg = svg_of(
+        page_of(lanes=[PictureLane("a", [Bar(begin_s=0, end_s=5)]), PictureLane("b", [Bar(begin_s=5, end_s=10)])])
+    )
     first, second = (each for each in svg.iter("rect"))
     assert float(first.attrib["x"]) + float(first.attrib["width"]) == pytest.approx(float(second.attrib["x"]), abs=0.2)
     assert float(first.attrib["y"]) < float(second.attrib["y"])
@@ -55,7 +59,7 @@ def test_a_bar_lies_where_it_was() -> None:
 
 def test_a_label_that_has_no_room_is_cut() -> None:
     svg = svg_of(
-        page_of(lanes=[Lane("a", [Bar(begin_s=0, end_s=2, label="a long sentence that was said by the voice")])])
+        page_of(lanes=[PictureLane("a", [Bar(begin_s=0, end_s=2, label="a long sentence that was said by the voice")])])
     )
     assert next(text.text or "" for text in svg.iter("text") if text.attrib.get("class") == "in").endswith("…")
 
@@ -63,7 +67,7 @@ def test_a_label_that_has_no_room_is_cut() -> None:
 def test_chinese_takes_twice_the_room() -> None:
     said = "您好，欢迎致电客服中心。"
     svg = svg_of(
-        page_of(lanes=[Lane("a", [Bar(begin_s=0, end_s=1.3, label=said), Bar(begin_s=2, end_s=9, label=said)])])
+        page_of(lanes=[PictureLane("a", [Bar(begin_s=0, end_s=1.3, label=said), Bar(begin_s=2, end_s=9, label=said)])])
     )
     first, second = (text.text or "" for text in svg.iter("text") if text.attrib.get("class") == "in")
     assert len(first) < 10
@@ -71,14 +75,18 @@ def test_chinese_takes_twice_the_room() -> None:
 
 
 def test_marks_that_lie_over_each_other_share_a_label() -> None:
-    marks = [Mark(at_s=1.0, label="INVITE"), Mark(at_s=1.01, label="100"), Mark(at_s=9.0, label="BYE")]
-    svg = svg_of(page_of(lanes=[Lane("SIP", marks=marks)]))
+    marks = [
+        PictureMark(at_s=1.0, label="INVITE"),
+        PictureMark(at_s=1.01, label="100"),
+        PictureMark(at_s=9.0, label="BYE"),
+    ]
+    svg = svg_of(page_of(lanes=[PictureLane("SIP", marks=marks)]))
     assert [text.text for text in svg.iter("text")][-2:] == ["INVITE, 100", "BYE"]
     assert len(list(svg.iter("circle"))) == 3
 
 
 def test_a_lane_in_which_nothing_happened_is_left_out() -> None:
-    assert "hold" not in page_of(lanes=[Lane("hold"), Lane("call", [Bar(begin_s=0, end_s=1)])])
+    assert "hold" not in page_of(lanes=[PictureLane("hold"), PictureLane("call", [Bar(begin_s=0, end_s=1)])])
 
 
 @pytest.mark.parametrize("duration_s", [0.0, 0.3, 59.0, 4000.0, 86_400.0])

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from cc_tts.operate.find import Found, far_user, the_call
-from cc_tts.operate.servers import NotDone, Server
+from cc_tts.operate.servers import NotDone, RunningServer
 
 pytestmark = pytest.mark.unit
 
-SERVER = Server("http://127.0.0.1:8080", None, ())  # type: ignore[arg-type]  # nothing is asked
+SERVER = RunningServer("http://127.0.0.1:8080", None, ())  # type: ignore[arg-type]  # nothing is asked
 
 
 def call(id_: str, caller: str = "<sip:alice@127.0.0.1>", **more: Any) -> Found:

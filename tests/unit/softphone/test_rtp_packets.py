@@ -9,7 +9,7 @@ from cc_tts.softphone.rtp.packets import (
     OutgoingStream,
     RtpError,
     RtpPacket,
-    Source,
+    RtpSource,
     TelephoneEvent,
     event_code,
     is_rtcp,
@@ -134,7 +134,7 @@ def test_what_is_no_digit_names_the_digits(digit: str) -> None:
 def test_sequence_numbers(
     sequences: list[int], packets: int, lost: int, duplicates: int, reordered: int, wild: int
 ) -> None:
-    source = Source(1)
+    source = RtpSource(1)
     for sequence in sequences:
         source.update(sequence)
     seen = (source.packets, source.lost, source.duplicates, source.reordered, source.wild)
@@ -142,7 +142,7 @@ def test_sequence_numbers(
 
 
 def test_long_stream_over_many_wraps_loses_nothing() -> None:
-    source = Source(1)
+    source = RtpSource(1)
     for number in range(200_000):
         source.update((65_000 + number) % 65536)
     assert (source.packets, source.lost, source.expected) == (200_000, 0, 200_000)
@@ -156,7 +156,7 @@ def test_long_stream_over_many_wraps_loses_nothing() -> None:
 )
 @pytest.mark.parametrize("begin", [0, 2**32 - SAMPLES_PER_PACKET])
 def test_jitter_follows_a8(begin: int, late_ms: list[int], expected_ms: float) -> None:
-    source = Source(1)
+    source = RtpSource(1)
     for number, late in enumerate(late_ms):
         source.update_jitter((begin + number * SAMPLES_PER_PACKET) % 2**32, (number * 20 + late) * 1_000_000)
     assert source.jitter_ticks / 8 == pytest.approx(expected_ms, abs=1e-6)
@@ -240,7 +240,7 @@ def test_what_is_said_later_waits_for_its_time() -> None:
 
 
 def test_loss_since_the_last_report() -> None:
-    source = Source(1)
+    source = RtpSource(1)
     for sequence in (0, 1, 3):
         source.update(sequence)
     assert source.fraction_lost() == 64

@@ -112,8 +112,8 @@ class Device(Protocol):
         """Return the number of all pages."""
 
 
-class TextFront(Protocol):
-    """Turns text into prefills; see :class:`cc_tts.engines.cosyvoice.voice.text_front.TextFront`. ``instruction``: the
+class PrefillFront(Protocol):
+    """Turns text into prefills; see :class:`cc_tts.engines.cosyvoice.voice.text_front.PrefillFront`. ``instruction``: the
     tokens of the stream's instruction, if it has one of its own.
     """
 

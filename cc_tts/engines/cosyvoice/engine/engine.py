@@ -22,7 +22,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.cosyvoice.engine.capacity import Capacity, EngineSnapshot, RefusalCode, StageCosts
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice.engine.device import Device, TextFront
+from cc_tts.engines.cosyvoice.engine.device import Device, PrefillFront
 from cc_tts.engines.cosyvoice.engine.executor import Executor
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, HOPS
 from cc_tts.engines.cosyvoice.engine.scheduler import Scheduler
@@ -49,7 +49,7 @@ class Engine:
     """
 
     def __init__(
-        self, device: Device, front: TextFront, costs: StageCosts, config: EngineConfig, *, typical_voice: str,
+        self, device: Device, front: PrefillFront, costs: StageCosts, config: EngineConfig, *, typical_voice: str,
         clock: Clock, names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self._names = names

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from cc_tts import logs
 from cc_tts.engines.cosyvoice.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice.engine.device import Device, TextFront
+from cc_tts.engines.cosyvoice.engine.device import Device, PrefillFront
 from cc_tts.engines.cosyvoice.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
 from cc_tts.engines.cosyvoice.model.special_tokens import has_words
@@ -33,7 +33,7 @@ class StreamTable:
     to second sequences, so that the next text chunk is sampled while the one before is still spoken.
     """
 
-    def __init__(self, device: Device, front: TextFront, config: EngineConfig) -> None:
+    def __init__(self, device: Device, front: PrefillFront, config: EngineConfig) -> None:
         self.streams: dict[int, Stream] = {}
         self.sequences: dict[int, Sequence] = {}
         self.outs: list[StepOut] = []  # what came of the step, in its order

@@ -16,15 +16,15 @@ from cc_tts.errors import ConfigError, ProcessFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ReleasedModel:
     id: str  # of ModelScope
     generation: Generation
 
 
 DEFAULT_MODEL: Final = "cosyvoice2"
-MODELS: Final[Mapping[str, Model]] = {
-    DEFAULT_MODEL: Model("iic/CosyVoice2-0.5B", 2),
-    "cosyvoice3": Model("FunAudioLLM/Fun-CosyVoice3-0.5B-2512", 3),
+MODELS: Final[Mapping[str, ReleasedModel]] = {
+    DEFAULT_MODEL: ReleasedModel("iic/CosyVoice2-0.5B", 2),
+    "cosyvoice3": ReleasedModel("FunAudioLLM/Fun-CosyVoice3-0.5B-2512", 3),
 }
 
 

@@ -30,7 +30,7 @@ HEADROOM: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Norm:
+class StyleNorm:
     """One adaptive instance norm, whose gain and bias come from the style."""
 
     name: str
@@ -84,7 +84,7 @@ class Graph:
     constants: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, list[int | str]] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
-    norms: list[Norm] = field(default_factory=list)
+    norms: list[StyleNorm] = field(default_factory=list)
 
     def node(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
         """Append a node; returns its output."""
@@ -143,7 +143,7 @@ class Graph:
 
     def norm_and_snake(self, x: str, name: str, alpha_name: str) -> str:
         """An adaptive instance norm and the activation ``y + sin²(αy)/α`` behind it."""
-        norm = Norm(name, self.weights[f"{name}.weight"], self.weights[f"{name}.fc.bias"])
+        norm = StyleNorm(name, self.weights[f"{name}.weight"], self.weights[f"{name}.fc.bias"])
         self.norms.append(norm)
         channels = len(norm.fc_bias) // 2
         if self.is_measuring:

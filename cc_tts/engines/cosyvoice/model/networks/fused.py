@@ -19,7 +19,7 @@ MOST_ROWS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Norm:
+class InputNorm:
     """A norm of the inputs of a product: by mean and deviation, or without an offset by the root of the squares."""
 
     gain: Tensor
@@ -62,7 +62,7 @@ def product(
     x: Tensor,  # [B, T, in]
     linear: nn.Module,  # one linear map, or joined ones
     *,
-    norm: Norm | None = None,  # of ``x``
+    norm: InputNorm | None = None,  # of ``x``
     activation: str = "",  # or silu, gelu, gelu_tanh; gated: silu of the first half of the outputs, times the second
     gate: Tensor | None = None,  # [out]: factors of the result
     residual: Tensor | None = None,  # [B, T, out]: what is added to it
@@ -92,7 +92,7 @@ def mixed_onto(
 
 def projected(
     x: Tensor,  # [B, T, in]
-    norm: Norm,
+    norm: InputNorm,
     project: JoinedLinears,
     pages: Pages,  # where keys and values go
     written: Tensor,  # [B, T]: the places of the new positions, page after page

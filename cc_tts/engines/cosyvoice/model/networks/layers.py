@@ -49,7 +49,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PositionSpan:
     """Where the new positions of a call lie in their sequences, and what each of them sees; one for all layers (§4.4)."""
 
     num_kept: Tensor  # [B]: how many new positions of each row belong to the past of the next call
@@ -243,7 +243,7 @@ class PastInputs:
     :meth:`keep`.
     """
 
-    def __init__(self, contexts: Tensor, span: Span, widths: Sequence[int]) -> None:
+    def __init__(self, contexts: Tensor, span: PositionSpan, widths: Sequence[int]) -> None:
         self._contexts = contexts  # [slots, kernel - 1, all C]
         assert span.slots is not None
         self._slots = span.slots
@@ -301,7 +301,7 @@ class CausalConv(nn.Conv1d):
         """Convolve ``x`` [B, T, C], before which there is nothing."""
         return self.over(functional.pad(x, (0, 0, self.num_past, 0)))
 
-    def behind(self, contexts: Tensor | None, x: Tensor, span: Span) -> Tensor:
+    def behind(self, contexts: Tensor | None, x: Tensor, span: PositionSpan) -> Tensor:
         """Convolve new positions ``x`` [B, T, C] behind the last inputs before them, which are replaced. ``contexts``
         [slots, kernel - 1, C] are those of this convolution alone; without them nothing is before the positions.
         """

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS, Span, join_heads, untouched_zeros
+from cc_tts.engines.cosyvoice.model.networks.layers import SINK_CHUNKS, PositionSpan, join_heads, untouched_zeros
 
 PageType = Literal["auto", "int8", "float8"]
 _STORED: Final = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
@@ -112,7 +112,7 @@ def attend(
     queries: Tensor,  # [B, heads, T, D]
     new: Tensor,  # the new keys and values, [B, T, 2, heads, D]
     pages: Pages | None,  # of this layer; the new ones are kept there
-    span: Span,
+    span: PositionSpan,
     by_distance: Tensor | None = None,  # what is added to scores, [B, heads, T, distances from ``span.lowest`` on]
 ) -> Tensor:
     """Mix the values that each query sees, [B, T, heads * D]."""
@@ -130,19 +130,19 @@ def attend(
     return join_heads(functional.scaled_dot_product_attention(queries, keys, values, mask))
 
 
-def _relative(by_distance: Tensor, span: Span) -> Tensor:
+def _relative(by_distance: Tensor, span: PositionSpan) -> Tensor:
     picked = (span.distance - span.lowest).clamp(0, by_distance.shape[-1] - 1)[:, None]  # [B, 1, T, K]
     bias = by_distance.gather(-1, picked.expand(-1, by_distance.shape[1], -1, -1))
     return bias.masked_fill(~span.visible, -math.inf)
 
 
-def in_parts(queries: Tensor, by_distance: Tensor | None, pages: Pages, span: Span) -> tuple[Tensor, Tensor]:
+def in_parts(queries: Tensor, by_distance: Tensor | None, pages: Pages, span: PositionSpan) -> tuple[Tensor, Tensor]:
     """Attend as :func:`attend` to what was written before, but the parts of each query's keys are not put together."""
     parts: tuple[Tensor, Tensor] = _in_place("attend_in_parts", queries, pages, span, by_distance)
     return parts
 
 
-def _in_place(kernel: str, queries: Tensor, pages: Pages, span: Span, by_distance: Tensor | None) -> Any:
+def _in_place(kernel: str, queries: Tensor, pages: Pages, span: PositionSpan, by_distance: Tensor | None) -> Any:
     from cc_tts.engines.cosyvoice.model.networks import page_kernels
 
     assert span.pages is not None

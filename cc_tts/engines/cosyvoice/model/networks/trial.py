@@ -16,7 +16,7 @@ from cc_tts import logs
 from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice.model.networks.compiling import compiler_fault
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow
-from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window, join_heads, join_linears
+from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan, Window, join_heads, join_linears
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend
 from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, EstimatorConfig, FlowConfig, LmConfig
@@ -138,7 +138,7 @@ def attention_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -
     late = torch.tensor([1, 0], device=device)
     before = chunk * (num_pages - 1)
     spans = [
-        Span.of(
+        PositionSpan.of(
             torch.full_like(late, chunk),
             chunk,
             chunk=chunk,

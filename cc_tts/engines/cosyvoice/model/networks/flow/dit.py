@@ -17,8 +17,8 @@ from torch.nn import functional
 from cc_tts.engines.cosyvoice.model.networks import fused
 from cc_tts.engines.cosyvoice.model.networks.flow.estimator import EstimatorCache, time_sinusoids
 from cc_tts.engines.cosyvoice.model.networks.flow.transformer import FeedForward, SelfAttention
-from cc_tts.engines.cosyvoice.model.networks.fused import Norm
-from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, PastInputs, Span, untouched_zeros
+from cc_tts.engines.cosyvoice.model.networks.fused import InputNorm
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, PastInputs, PositionSpan, untouched_zeros
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig
 
@@ -75,7 +75,7 @@ class Block(nn.Module):
         self.attn = SelfAttention(config.width, config.width, config.head_dim, names)
         self.ff = FeedForward(config.width, config.num_hidden, "gelu_tanh", ("ff.0.0", "ff.2"))
 
-    def forward(self, x: Tensor, parts: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
+    def forward(self, x: Tensor, parts: Tensor, span: PositionSpan, cache: EstimatorCache | None) -> Tensor:
         """Return the output, [B, T, width]; ``parts`` are those of :class:`Modulation`."""
         shift1, scale1, gate1, shift2, scale2, gate2 = parts.chunk(_PARTS, dim=-1)
         pages = None if cache is None else cache.attention[self.index]
@@ -95,9 +95,9 @@ def _modulated(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return torch.addcmul(shift, functional.layer_norm(x, width, eps=_NORM_EPS), scale)
 
 
-def _norm(scale: Tensor, shift: Tensor) -> Norm:
+def _norm(scale: Tensor, shift: Tensor) -> InputNorm:
     """The same as the norm before a product, of one moment for all rows."""
-    return Norm(scale[0, 0], shift[0, 0], _NORM_EPS)
+    return InputNorm(scale[0, 0], shift[0, 0], _NORM_EPS)
 
 
 class DitEstimator(nn.Module):
@@ -133,11 +133,11 @@ class DitEstimator(nn.Module):
             contexts=untouched_zeros((num_steps, 2 * num_slots, self._num_past, 2 * config.width), weight),
         )
 
-    def placed(self, frames: Span, dtype: torch.dtype) -> Span:
+    def placed(self, frames: PositionSpan, dtype: torch.dtype) -> PositionSpan:
         """The span of frames with and without condition, with what all layers need of it."""
         return self.turned(frames.twice(dtype, num_past=self._num_past))
 
-    def turned(self, span: Span) -> Span:
+    def turned(self, span: PositionSpan) -> PositionSpan:
         positions = span.distance[:, :, 0].to(torch.float32)  # from the start of the sequence, where the first key is
         pairs = torch.arange(self.config.head_dim // 2, dtype=torch.float32, device=positions.device)
         frequencies = 1.0 / _ROTARY_BASE ** (2 * pairs / self.config.head_dim)
@@ -162,7 +162,7 @@ class DitEstimator(nn.Module):
         shifts: Sequence[Tensor],  # :meth:`shifts` of the moment of each row, or of one for all
         speaker: Tensor,  # the projected speaker vector, [B, speaker]
         cond: Tensor,  # the prompt's mel where there is a prompt, zeros elsewhere, [B, T, mels]
-        span: Span,  # where the frames lie; :meth:`placed`, or :meth:`turned`
+        span: PositionSpan,  # where the frames lie; :meth:`placed`, or :meth:`turned`
         cache: EstimatorCache | None = None,  # the past at this Euler step
     ) -> Tensor:
         """Velocity at ``x``, [B, T, mels]."""

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.engines.cosyvoice.model.networks.flow.transformer import FeedForward, Layer, SelfAttention
-from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, Span, split_heads
+from cc_tts.engines.cosyvoice.model.networks.flow.transformer import FeedForward, FlowLayer, SelfAttention
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, PositionSpan, split_heads
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages
 from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, LookaheadConfig
 
@@ -77,10 +77,10 @@ class RelativeAttention(SelfAttention):
         return queries + self.pos_bias_u[:, None], near
 
 
-def _layer(config: EncoderConfig) -> Layer:
+def _layer(config: EncoderConfig) -> FlowLayer:
     feed_forward = FeedForward(config.width, config.num_hidden, "silu", ("w_1", "w_2"))
     names = ("norm_mha", "self_attn", "norm_ff", "feed_forward")
-    return Layer(config.width, RelativeAttention(config), feed_forward, names, _LAYER_NORM_EPS)
+    return FlowLayer(config.width, RelativeAttention(config), feed_forward, names, _LAYER_NORM_EPS)
 
 
 def _embed(width: int) -> nn.ModuleDict:
@@ -103,7 +103,7 @@ class LookaheadLayer(nn.Module):
         weight = self.conv2.weight
         return TokenCache((), (weight.new_zeros((num_slots, self.conv2.num_past, weight.shape[1])),))
 
-    def forward(self, x: Tensor, span: Span, contexts: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, span: PositionSpan, contexts: Tensor | None) -> Tensor:
         """Map ``x`` [B, T + lookahead, width] to [B, T, width]."""
         mixed = functional.leaky_relu(self.conv1(x.transpose(1, 2)), LOOKAHEAD_SLOPE).transpose(1, 2)
         return self.conv2.behind(contexts, mixed, span) + x[:, : mixed.shape[1]]
@@ -158,8 +158,8 @@ class FlowEncoder(nn.Module):
         self,
         x: Tensor,  # embedded tokens, the lookahead included, [B, T + lookahead, width]
         known: Tensor,  # which of them are tokens and not padding, [B, T + lookahead]
-        tokens: Span,  # where the T tokens lie
-        frames: Span,  # where their 2 T frames lie
+        tokens: PositionSpan,  # where the T tokens lie
+        frames: PositionSpan,  # where their 2 T frames lie
         cache: TokenCache | None = None,
     ) -> Tensor:
         """Hidden frames of the new tokens, [B, 2 T, width].
@@ -177,7 +177,7 @@ class FlowEncoder(nn.Module):
         x = self._stack(self.up_encoders, x, frames, of_frames)
         return cast("Tensor", self.after_norm(x))
 
-    def _stack(self, layers: nn.ModuleList, x: Tensor, span: Span, cache: Pages | None) -> Tensor:
+    def _stack(self, layers: nn.ModuleList, x: Tensor, span: PositionSpan, cache: Pages | None) -> Tensor:
         distances = self._distances(layers, span.lowest, span.highest)
         for index, (layer, ours) in enumerate(zip(layers, distances, strict=True)):
             x = layer(x, span, None if cache is None else cache[index], ours)

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks import fused
-from cc_tts.engines.cosyvoice.model.networks.flow.transformer import FeedForward, Layer, SelfAttention
+from cc_tts.engines.cosyvoice.model.networks.flow.transformer import FeedForward, FlowLayer, SelfAttention
 from cc_tts.engines.cosyvoice.model.networks.fused import Contexts
-from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, PastInputs, Span, untouched_zeros
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, PastInputs, PositionSpan, untouched_zeros
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages
 from cc_tts.engines.cosyvoice.model.sizes import EstimatorConfig
 
@@ -83,7 +83,7 @@ class ConvBlock(nn.Module):
         return hidden if shortcut is None else hidden + _pointwise(*shortcut)
 
 
-class ResBlock(nn.Module):
+class FlowResBlock(nn.Module):
     """Two convolution blocks with the time between them, around them a shortcut; ``index`` is its place among its kind."""
 
     index: int = 0
@@ -105,12 +105,12 @@ class ResBlock(nn.Module):
         return cast("Tensor", self.block2(hidden, past, shortcut=(self.res_conv, x)))
 
 
-def _layer(config: EstimatorConfig) -> Layer:
+def _layer(config: EstimatorConfig) -> FlowLayer:
     """A layer without positions and without time."""
     names = ("to_q", "to_k", "to_v", "to_out.0")
     attention = SelfAttention(config.channels, config.num_attention, config.head_dim, names, bias=False)
     feed_forward = FeedForward(config.channels, config.num_hidden, "gelu", ("net.0.proj", "net.2"))
-    return Layer(config.channels, attention, feed_forward, ("norm1", "attn1", "norm3", "ff"))
+    return FlowLayer(config.channels, attention, feed_forward, ("norm1", "attn1", "norm3", "ff"))
 
 
 class Stage(nn.ModuleList):
@@ -118,17 +118,17 @@ class Stage(nn.ModuleList):
 
     def __init__(self, in_channels: int, config: EstimatorConfig, *, with_conv: bool) -> None:
         layers = nn.ModuleList(_layer(config) for _ in range(config.num_blocks))
-        parts: list[nn.Module] = [ResBlock(in_channels, config), layers]
+        parts: list[nn.Module] = [FlowResBlock(in_channels, config), layers]
         if with_conv:
             parts.append(CausalConv(config.channels, config.channels, _KERNEL))
         super().__init__(parts)
 
     def blocks(
-        self, x: Tensor, shifts: Sequence[Tensor], span: Span, past: _Seen, cache: EstimatorCache | None
+        self, x: Tensor, shifts: Sequence[Tensor], span: PositionSpan, past: _Seen, cache: EstimatorCache | None
     ) -> Tensor:
         """All but the last convolution, from [B, T, in] to [B, T, channels]."""
         x = self[0](x, shifts, past)
-        for layer in cast("Sequence[Layer]", self[1]):
+        for layer in cast("Sequence[FlowLayer]", self[1]):
             x = layer(x, span, None if cache is None else cache.attention[layer.index])
         return x
 
@@ -152,10 +152,10 @@ class Estimator(nn.Module):
         self.final_block = ConvBlock(config.channels, config.channels)
         self.final_proj = nn.Conv1d(config.channels, config.num_mels, 1)
         convs = [module for module in self.modules() if isinstance(module, CausalConv)]
-        layers = [module for module in self.modules() if isinstance(module, Layer)]
-        self._res_blocks = [module for module in self.modules() if isinstance(module, ResBlock)]
+        layers = [module for module in self.modules() if isinstance(module, FlowLayer)]
+        self._res_blocks = [module for module in self.modules() if isinstance(module, FlowResBlock)]
         for kind in (convs, layers, self._res_blocks):
-            for index, module in enumerate(cast("Sequence[CausalConv | Layer | ResBlock]", kind)):
+            for index, module in enumerate(cast("Sequence[CausalConv | FlowLayer | FlowResBlock]", kind)):
                 module.index = index
         self._num_layers = len(layers)
         self._conv_widths = [conv.in_channels for conv in convs]
@@ -172,7 +172,7 @@ class Estimator(nn.Module):
             contexts=untouched_zeros((num_steps, 2 * num_slots, NUM_PAST, sum(self._conv_widths)), weight),
         )
 
-    def placed(self, frames: Span, dtype: torch.dtype) -> Span:
+    def placed(self, frames: PositionSpan, dtype: torch.dtype) -> PositionSpan:
         """The span of frames with and without condition, with what all layers need of it."""
         return frames.twice(dtype, num_past=NUM_PAST)
 
@@ -189,7 +189,7 @@ class Estimator(nn.Module):
         shifts: Sequence[Tensor],  # :meth:`shifts` of the moment of each row, or of one for all
         speaker: Tensor,  # the projected speaker vector, [B, speaker]
         cond: Tensor,  # the prompt's mel where there is a prompt, zeros elsewhere, [B, T, mels]
-        span: Span,  # where the frames lie
+        span: PositionSpan,  # where the frames lie
         cache: EstimatorCache | None = None,  # the past at this Euler step
     ) -> Tensor:
         """Velocity at ``x``, [B, T, mels]."""
@@ -207,7 +207,7 @@ class Estimator(nn.Module):
             past.keep()
         return velocity
 
-    def _past(self, cache: EstimatorCache | None, span: Span, x: Tensor) -> _Seen:
+    def _past(self, cache: EstimatorCache | None, span: PositionSpan, x: Tensor) -> _Seen:
         if cache is None:
             return None
         if not fused.is_for(cache.attention, x):

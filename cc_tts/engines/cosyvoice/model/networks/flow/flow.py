@@ -29,7 +29,7 @@ from cc_tts.engines.cosyvoice.model.networks.flow.encoder import (
 )
 from cc_tts.engines.cosyvoice.model.networks.flow.estimator import Estimator, EstimatorCache
 from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid, fixed_noise
-from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, Span, Window, within
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, PositionSpan, Window, within
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig
 
@@ -58,7 +58,7 @@ class _Guided:
     mu: Tensor  # [2 B, T, mels]
     speaker: Tensor  # [2 B, speaker]
     cond: Tensor  # [2 B, T, mels]
-    span: Span
+    span: PositionSpan
 
 
 _Cache = TypeVar("_Cache", TokenCache, EstimatorCache)
@@ -196,7 +196,7 @@ class Flow(nn.Module):
         sight = self.window(left_out)
         width = window.shape[1] - self.config.encoder.lookahead
         tokens, frames = (
-            Span.of(
+            PositionSpan.of(
                 run * scale,
                 width * scale,
                 chunk=self.config.chunk_tokens * scale,
@@ -212,11 +212,13 @@ class Flow(nn.Module):
             self.mu(window, within(known, window.shape[1]), tokens, frames, encoder), speaker, cond, frames
         )
 
-    def _guided(self, mu: Tensor, speaker: Tensor, cond: Tensor, frames: Span) -> _Guided:
+    def _guided(self, mu: Tensor, speaker: Tensor, cond: Tensor, frames: PositionSpan) -> _Guided:
         mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(mu.dtype)))
         return _Guided(mu, speaker, cond, self.estimator.placed(frames, mu.dtype))
 
-    def mu(self, window: Tensor, known: Tensor, tokens: Span, frames: Span, cache: TokenCache | None) -> Tensor:
+    def mu(
+        self, window: Tensor, known: Tensor, tokens: PositionSpan, frames: PositionSpan, cache: TokenCache | None
+    ) -> Tensor:
         """Return the frames that the estimator follows, [B, 2 T, mels]."""
         embedded = self.input_embedding(window.clamp(min=0))
         if isinstance(self.config.encoder, EncoderConfig):
@@ -226,7 +228,7 @@ class Flow(nn.Module):
         return cast("Tensor", mixed.repeat_interleave(FRAMES_PER_TOKEN, dim=1))
 
     def solve(
-        self, mu: Tensor, speaker: Tensor, cond: Tensor, x: Tensor, frames: Span, cache: EstimatorCache | None
+        self, mu: Tensor, speaker: Tensor, cond: Tensor, x: Tensor, frames: PositionSpan, cache: EstimatorCache | None
     ) -> Tensor:
         """Integrate from noise ``x`` [B, T, mels] to mel, with and without condition at once (§4.6)."""
         return self._integrate(self._guided(mu, speaker, cond, frames), x, cache, self._euler)

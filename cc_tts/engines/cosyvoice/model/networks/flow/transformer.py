@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks import fused
-from cc_tts.engines.cosyvoice.model.networks.fused import Norm, Turns
-from cc_tts.engines.cosyvoice.model.networks.layers import JoinedLinears, Span, split_attention
+from cc_tts.engines.cosyvoice.model.networks.fused import InputNorm, Turns
+from cc_tts.engines.cosyvoice.model.networks.layers import JoinedLinears, PositionSpan, split_attention
 from cc_tts.engines.cosyvoice.model.networks.pages import Pages, attend, in_parts
 
 _ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
@@ -48,7 +48,7 @@ class SelfAttention(nn.Module):
             add_part(self, name, linear)
         self.project = JoinedLinears(*self.maps[:3])
 
-    def forward(self, x: Tensor, span: Span, pages: Pages | None, distances: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, span: PositionSpan, pages: Pages | None, distances: Tensor | None = None) -> Tensor:
         """Attend from ``x`` [B, T, width]; ``distances`` are for :class:`.encoder.RelativeAttention`."""
         projected = self.project(x)
         if span.turns is not None:
@@ -65,8 +65,8 @@ class SelfAttention(nn.Module):
     def added_to(
         self,
         x: Tensor,
-        norm: Norm,
-        span: Span,
+        norm: InputNorm,
+        span: PositionSpan,
         pages: Pages,
         distances: Tensor | None = None,
         *,
@@ -105,14 +105,14 @@ class FeedForward(nn.Module):
         first, second = self._maps
         return cast("Tensor", second(_ACTIVATIONS[self._activation](first(x))))
 
-    def added_to(self, x: Tensor, norm: Norm, gate: Tensor | None = None) -> Tensor:
+    def added_to(self, x: Tensor, norm: InputNorm, gate: Tensor | None = None) -> Tensor:
         """Return ``x`` with the output for the normed ``x`` added, by fused products; ``gate`` [width] are its factors."""
         first, second = self._maps
         hidden = fused.product(x, first, norm=norm, activation=self._activation)
         return fused.product(hidden, second, gate=gate, residual=x)
 
 
-class Layer(nn.Module):
+class FlowLayer(nn.Module):
     """Attention and feed-forward, each on the normed input and added to it; ``names`` are those of norm, attention, norm and
     feed-forward. ``index`` is its place among the layers of a network.
     """
@@ -127,11 +127,11 @@ class Layer(nn.Module):
         for name, part in zip(names, self.parts, strict=True):
             self.add_module(name, part)
 
-    def forward(self, x: Tensor, span: Span, pages: Pages | None, distances: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, span: PositionSpan, pages: Pages | None, distances: Tensor | None = None) -> Tensor:
         """Return the output, [B, T, width]."""
         first_norm, attention, second_norm, feed_forward = self.parts
         if pages is not None and fused.is_for(pages, x):
-            x = attention.added_to(x, Norm.of(first_norm), span, pages, distances)
-            return feed_forward.added_to(x, Norm.of(second_norm))
+            x = attention.added_to(x, InputNorm.of(first_norm), span, pages, distances)
+            return feed_forward.added_to(x, InputNorm.of(second_norm))
         x = x + attention(first_norm(x), span, pages, distances)
         return cast("Tensor", x + feed_forward(second_norm(x)))

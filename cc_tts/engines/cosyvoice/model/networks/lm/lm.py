@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks import fused
-from cc_tts.engines.cosyvoice.model.networks.fused import Norm, Turns
+from cc_tts.engines.cosyvoice.model.networks.fused import InputNorm, Turns
 from cc_tts.engines.cosyvoice.model.networks.layers import JoinedLinears, untouched_zeros
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LmInput, Table
 from cc_tts.engines.cosyvoice.model.networks.pages import Pages
@@ -112,7 +112,7 @@ class Attention(nn.Module):
         mixed = mixed.reshape(num_rows, -1, num_new, self.head_dim).transpose(1, 2)  # [B, T, heads, D]
         return cast("Tensor", self.o_proj(mixed.reshape(num_rows, num_new, -1)))  # [B, T, hidden]
 
-    def added_to(self, x: Tensor, norm: Norm, cache: Tensor, places: _Places) -> Tensor:
+    def added_to(self, x: Tensor, norm: InputNorm, cache: Tensor, places: _Places) -> Tensor:
         """Return ``x`` with the output for the normed ``x`` added."""
         slots = Pages(_as_pages(cache))
         written = places.slots * cache.shape[3] + places.written
@@ -157,12 +157,12 @@ class Mlp(nn.Module):
         gate, up = self._project(x).chunk(2, dim=-1)
         return cast("Tensor", self.down_proj(functional.silu(gate) * up))
 
-    def added_to(self, x: Tensor, norm: Norm) -> Tensor:
+    def added_to(self, x: Tensor, norm: InputNorm) -> Tensor:
         """Return ``x`` with the output for the normed ``x`` added."""
         return fused.product(fused.product(x, self._project, norm=norm, activation="gated"), self.down_proj, residual=x)
 
 
-class Layer(nn.Module):
+class LmLayer(nn.Module):
     """One layer of the backbone: attention and feed-forward, each on the normed input and added to it."""
 
     def __init__(self, config: LmConfig) -> None:
@@ -175,8 +175,8 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, cache: Tensor, places: _Places) -> Tensor:
         """One layer on ``x`` [B, T, hidden]."""
         if places.is_fused:
-            x = self.self_attn.added_to(x, Norm.of(self.input_layernorm), cache, places)
-            return self.mlp.added_to(x, Norm.of(self.post_attention_layernorm))
+            x = self.self_attn.added_to(x, InputNorm.of(self.input_layernorm), cache, places)
+            return self.mlp.added_to(x, InputNorm.of(self.post_attention_layernorm))
         x = x + self.self_attn(self.input_layernorm(x), cache, places)
         return cast("Tensor", x + self.mlp(self.post_attention_layernorm(x)))
 
@@ -194,7 +194,7 @@ class Backbone(nn.Module):
         self.fused = False
         """The parts of a layer are fused, where rows are few; only with ``in_place``."""
         self.embed_tokens = nn.Embedding(config.text_vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(LmLayer(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
         frequencies = inverse_frequencies(config.head_dim, config.rope_theta)
         self.register_buffer("frequencies", frequencies, persistent=False)

@@ -33,7 +33,7 @@ from cc_tts.engines.cosyvoice.model.networks.vocoder.vocoder import (
     AUDIO_LIMIT,
     POST_SLOPE,
     UP_SLOPE,
-    ResBlock,
+    VocoderResBlock,
     spectrum_of,
 )
 from cc_tts.engines.cosyvoice.model.sizes import VocoderConfig
@@ -227,8 +227,8 @@ class CausalVocoder(nn.Module):
         others = (self.ups, self.source_resblocks, self.resblocks, self.conv_post)
         self._convs = _numbered([each for part in others for each in part.modules() if isinstance(each, LeftConv)])
 
-    def _res_block(self, channels: int, kernel: int, scale: int) -> ResBlock:
-        return ResBlock(
+    def _res_block(self, channels: int, kernel: int, scale: int) -> VocoderResBlock:
+        return VocoderResBlock(
             channels,
             self.config.dilations,
             lambda each: LeftConv(channels, channels, kernel, scale=scale, dilation=each),

@@ -44,7 +44,7 @@ class Snake(nn.Module):
         return torch.addcdiv(x, (x * alpha).sin_().square_(), alpha + _SNAKE_EPS)
 
 
-class ResBlock(nn.Module):
+class VocoderResBlock(nn.Module):
     """Pairs of convolutions, the first of each pair dilated, added to their input (§5.3); ``new_conv`` makes one of a
     dilation.
     """
@@ -147,11 +147,11 @@ def _convolved(outside: Tensor | None, conv: nn.Module, x: Tensor) -> Tensor:
     return blank(conv(x), outside)
 
 
-def _res_block(channels: int, kernel_size: int, dilations: Sequence[int]) -> ResBlock:
+def _res_block(channels: int, kernel_size: int, dilations: Sequence[int]) -> VocoderResBlock:
     """Pairs of convolutions that see both ways."""
 
     def new_conv(dilation: int) -> nn.Conv1d:
         padding = dilation * (kernel_size - 1) // 2
         return nn.Conv1d(channels, channels, kernel_size, padding=padding, dilation=dilation)
 
-    return ResBlock(channels, dilations, new_conv)
+    return VocoderResBlock(channels, dilations, new_conv)

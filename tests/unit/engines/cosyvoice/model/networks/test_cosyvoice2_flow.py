@@ -13,7 +13,7 @@ from cc_tts.engines.cosyvoice.model.networks.flow import encoder as flow_encoder
 from cc_tts.engines.cosyvoice.model.networks.flow.encoder import FlowEncoder, relative_positions
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice.model.networks.flow.ode import euler_grid
-from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan
 from cc_tts.engines.cosyvoice.model.sizes import EncoderConfig, FlowConfig
 from lab.cosyvoice.golden_fill import fill_by_hash, fill_by_kind
 from lab.cosyvoice.networks import flow_of
@@ -91,7 +91,7 @@ class TestGolden:
             torch.testing.assert_close(
                 full.encoder_proj(hidden), golden[f"mu_streaming{streaming}_{name}"], **GOLDEN_CLOSE
             )
-        span = Span.of(torch.tensor([120, 120]), 120, chunk=50 if streaming else None)
+        span = PositionSpan.of(torch.tensor([120, 120]), 120, chunk=50 if streaming else None)
         x, mu, cond = (golden[name].mT for name in ("est_x", "est_mu", "est_cond"))
         out = full.estimator(x, mu, full.estimator.shifts(golden["est_t"]), golden["est_spks"], cond, span)
         torch.testing.assert_close(out.mT, golden[f"est_out_streaming{streaming}"], **GOLDEN_CLOSE)
@@ -211,8 +211,8 @@ def num_made(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 def encoded(encoder: FlowEncoder, num_tokens: int) -> Tensor:
     x = torch.randn(1, num_tokens + CONFIG.lookahead, CONFIG.width, generator=torch.Generator().manual_seed(1))
     count = torch.tensor([num_tokens])
-    tokens = Span.of(count, num_tokens, chunk=CHUNK)
-    frames = Span.of(2 * count, 2 * num_tokens, chunk=2 * CHUNK)
+    tokens = PositionSpan.of(count, num_tokens, chunk=CHUNK)
+    frames = PositionSpan.of(2 * count, 2 * num_tokens, chunk=2 * CHUNK)
     hidden: Tensor = encoder(x, torch.ones(x.shape[:2], dtype=torch.bool), tokens, frames)
     return hidden
 

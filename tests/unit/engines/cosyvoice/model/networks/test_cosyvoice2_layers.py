@@ -13,7 +13,7 @@ from cc_tts.engines.cosyvoice.model.loader import fold_weight_norm
 from cc_tts.engines.cosyvoice.model.networks.layers import (
     CausalConv,
     JoinedLinears,
-    Span,
+    PositionSpan,
     join_linears,
     within,
 )
@@ -53,7 +53,7 @@ def test_lengths_become_places() -> None:
 
 
 def test_without_pages_a_query_sees_to_the_end_of_its_row() -> None:
-    span = Span.of(torch.tensor([3, 5]), 6, chunk=None)
+    span = PositionSpan.of(torch.tensor([3, 5]), 6, chunk=None)
     for row, length in enumerate((3, 5)):
         for query in range(6):
             assert span.visible[row, 0, query].tolist() == [key < length for key in range(6)]
@@ -67,7 +67,7 @@ def test_a_query_sees_to_the_end_of_its_chunk_and_of_its_row(chunk: int, start: 
     starts, num_pages = torch.tensor([start, 0]), num_keys // chunk
     pages = torch.arange(1, 2 * num_pages + 1).view(2, num_pages)
     slots = torch.tensor([1, 2])
-    span = Span.of(torch.tensor(lengths), width, chunk=chunk, starts=starts, pages=pages, slots=slots)
+    span = PositionSpan.of(torch.tensor(lengths), width, chunk=chunk, starts=starts, pages=pages, slots=slots)
     for row, first in enumerate((start, 0)):
         end = first + lengths[row]
         for query in range(width):
@@ -81,7 +81,7 @@ def test_a_query_sees_to_the_end_of_its_chunk_and_of_its_row(chunk: int, start: 
 
 
 def test_a_span_for_both_halves_repeats_itself() -> None:
-    span = Span.of(torch.tensor([2, 3]), 3, chunk=2)
+    span = PositionSpan.of(torch.tensor([2, 3]), 3, chunk=2)
     both = span.twice(torch.float32, num_past=2)
     assert torch.equal(both.visible[2:], span.visible)
     assert both.bias is not None
@@ -90,10 +90,10 @@ def test_a_span_for_both_halves_repeats_itself() -> None:
     assert torch.equal(both.num_kept, torch.tensor([2, 3, 2, 3]))
 
 
-def kept(*counts: int) -> Span:
+def kept(*counts: int) -> PositionSpan:
     """Two rows in slots 2 and 1, of which so many new positions are past for the next call."""
     num_kept = torch.tensor(counts)
-    return Span.of(num_kept, 9, chunk=None, num_kept=num_kept, slots=torch.tensor([2, 1]))
+    return PositionSpan.of(num_kept, 9, chunk=None, num_kept=num_kept, slots=torch.tensor([2, 1]))
 
 
 def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:

@@ -15,9 +15,9 @@ from torch import dtype as DType  # noqa: N812
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks import fused, page_kernels
-from cc_tts.engines.cosyvoice.model.networks.flow.estimator import ConvBlock, ResBlock
-from cc_tts.engines.cosyvoice.model.networks.fused import Contexts, Norm, Turns
-from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, JoinedLinears, PastInputs, Span
+from cc_tts.engines.cosyvoice.model.networks.flow.estimator import ConvBlock, FlowResBlock
+from cc_tts.engines.cosyvoice.model.networks.fused import Contexts, InputNorm, Turns
+from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, JoinedLinears, PastInputs, PositionSpan
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm, rotate, rotation
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType
 from cc_tts.engines.cosyvoice.model.networks.trial import fused_apart
@@ -73,7 +73,7 @@ def test_a_product_has_its_norm_and_what_is_behind_it(dtype: DType, activation: 
                 part.to(dtype)
                 nn.init.normal_(part.weight, std=0.3)
         expected = ACTIVATIONS[activation](linear(x if norm is None else norm(x)))
-        given = {"norm": None if norm is None else Norm.of(norm), "activation": activation}
+        given = {"norm": None if norm is None else InputNorm.of(norm), "activation": activation}
         close(fused.product(x, linear, **given), expected)  # type: ignore[arg-type]
         both = fused.product(x, linear, **given, gate=gate, residual=residual)  # type: ignore[arg-type]
         close(both, expected * gate + residual)
@@ -97,7 +97,7 @@ def test_keys_and_values_are_turned_and_kept_where_they_belong(dtype: DType, typ
     theirs.write(keys_and_values.view(2, 5, 2, num_heads, head_dim), written)
 
     turns = Turns(cos[..., : head_dim // 2], sin[..., head_dim // 2 :], num_heads, is_interleaved=False)
-    queries = fused.projected(x, Norm.of(norm), project, ours, written, turns)
+    queries = fused.projected(x, InputNorm.of(norm), project, ours, written, turns)
     close(queries, turned[:, :, :num_heads].flatten(2))
     num_steps = 1.01 if type_ == "int8" else 0.0  # a sum that is rounded otherwise may be the next number
     relative = 0.13 if type_ == "float8" else 1e-2  # and a step of e4m3 is an eighth
@@ -117,7 +117,7 @@ def test_only_the_first_heads_are_turned_and_channels_may_be_beside_each_other()
     pages = Pages.new((2, 4, 2, 2, 8), x, PageForm())
     written = torch.tensor([[4, 5, 6]])
     queries = fused.projected(
-        *(x, Norm.of(norm), project, pages, written),
+        *(x, InputNorm.of(norm), project, pages, written),
         turns=Turns(angles.cos(), angles.sin(), 1, is_interleaved=True),
     )
     heads = project(norm(x)).view(1, 3, 6, 8)
@@ -133,13 +133,13 @@ def test_only_the_first_heads_are_turned_and_channels_may_be_beside_each_other()
 def test_a_residual_block_sees_its_past_and_replaces_it(dtype: DType, num_kept: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     config = EstimatorConfig(channels=40, num_time=8)
-    block = ResBlock(33, config).to(dtype)
+    block = FlowResBlock(33, config).to(dtype)
     convs = [module for module in block.modules() if isinstance(module, CausalConv)]
     for index, conv in enumerate(convs):
         conv.index = index
         conv.keep_flat()
     x, shift = torch.randn(3, 19, 33).to(dtype), block.shift(torch.randn(1, 8).to(dtype))
-    span = Span.of(
+    span = PositionSpan.of(
         torch.tensor([19, 3, 5]), 19, chunk=None, num_kept=torch.tensor(num_kept), slots=torch.tensor([2, 4, 1])
     )
     ours = torch.randn(5, 2, 5 + 73).to(dtype)

@@ -17,7 +17,7 @@ from cc_tts.engines.cosyvoice.engine.device import SlotPrefill
 from cc_tts.engines.cosyvoice.model.networks import page_kernels
 from cc_tts.engines.cosyvoice.model.networks import pages as pages_module
 from cc_tts.engines.cosyvoice.model.networks.flow.flow import Flow, FlowReference
-from cc_tts.engines.cosyvoice.model.networks.layers import Span, Window, join_linears
+from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan, Window, join_linears
 from cc_tts.engines.cosyvoice.model.networks.lm import lm as lm_module
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend
@@ -50,12 +50,12 @@ def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lm_module, "SPLIT_KEYS", 16)
 
 
-def some_rows(draw: random.Random, num_rows: int, width: int) -> Span:
+def some_rows(draw: random.Random, num_rows: int, width: int) -> PositionSpan:
     """Rows of any age and length, with pages in any order; the last row only fills the batch."""
     counts = [draw.randint(1, width) for _ in range(num_rows - 1)]
     starts = [PAGE_LEN * draw.randint(0, NUM_PAGES - -(-width // PAGE_LEN) - 1) for _ in counts]
     pages = draw.sample(range(1, num_rows * NUM_PAGES + 1), num_rows * NUM_PAGES)
-    return Span.of(
+    return PositionSpan.of(
         torch.tensor([*counts, 0]),
         width,
         chunk=PAGE_LEN,
@@ -65,10 +65,10 @@ def some_rows(draw: random.Random, num_rows: int, width: int) -> Span:
     )
 
 
-def windowed_rows() -> Span:
+def windowed_rows() -> PositionSpan:
     """Rows that see three chunks of their past; of one of them pages are left out behind the sink."""
     left_out = torch.tensor([0, 2, 3])
-    return Span.of(
+    return PositionSpan.of(
         torch.tensor([PAGE_LEN, 2 * PAGE_LEN, 3]),
         2 * PAGE_LEN,
         chunk=PAGE_LEN,
@@ -80,7 +80,7 @@ def windowed_rows() -> Span:
 
 
 def both_ways(
-    span: Span, type_: PageType, dtype: DType, *, num_heads: int = 2, head_dim: int = 16, far: int = 0
+    span: PositionSpan, type_: PageType, dtype: DType, *, num_heads: int = 2, head_dim: int = 16, far: int = 0
 ) -> tuple[list[Tensor], list[Pages]]:
     """Attention with PyTorch and in place, and the pages after it; ``far``: with scores by so many distances."""
     num_rows, width = span.written.shape
@@ -137,7 +137,7 @@ def test_a_window_leaves_out_what_it_leaves_out_with_pytorch(has_distances: bool
 
 def test_what_is_not_a_number_in_a_page_reaches_only_rows_that_see_it() -> None:
     torch.manual_seed(0)
-    span = Span.of(
+    span = PositionSpan.of(
         torch.tensor([PAGE_LEN, PAGE_LEN]),
         PAGE_LEN,
         chunk=PAGE_LEN,

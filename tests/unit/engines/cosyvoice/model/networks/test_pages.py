@@ -15,7 +15,7 @@ from torch import dtype as DType  # noqa: N812
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice.model.networks import trial
-from cc_tts.engines.cosyvoice.model.networks.layers import Span
+from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend
 from cc_tts.engines.cosyvoice.model.networks.trial import form_on
 from cc_tts.engines.cosyvoice.model.sizes import FlowConfig, LmConfig
@@ -32,9 +32,9 @@ LEAST_SNR_DB: Final[dict[PageType, float]] = {"int8": 60.0, "float8": 45.0}
 """Of the mel of the small model, against pages in float32."""
 
 
-def one_row(num_new: int, start: int = 0) -> Span:
+def one_row(num_new: int, start: int = 0) -> PositionSpan:
     """New positions of one sequence, whose pages are 1 and 2."""
-    return Span.of(
+    return PositionSpan.of(
         torch.tensor([num_new]),
         num_new,
         chunk=PAGE_LEN,
@@ -56,7 +56,7 @@ def written(new: Tensor, type_: PageType) -> Tensor:
 def test_padding_is_kept_where_nobody_looks() -> None:
     pages = Pages.new((3, 2, 2, 1, 1), torch.zeros(1), PageForm())
     table, slots = torch.tensor([[1], [2]]), torch.tensor([1, 2])
-    span = Span.of(torch.tensor([1, 2]), 2, chunk=2, starts=torch.tensor([1, 0]), pages=table, slots=slots)
+    span = PositionSpan.of(torch.tensor([1, 2]), 2, chunk=2, starts=torch.tensor([1, 0]), pages=table, slots=slots)
     pages.write(torch.tensor([1.0, 2.0]).view(2, 1, 1).expand(2, 2, 2, 1, 1), span.written)
     assert pages.read(table, torch.float32)[..., 0, 0].tolist() == [[[0, 0], [1, 2]], [[1, 2], [1, 2]]]
 

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not pjsua2_build.has_wheel(), reason="this Python has no wheel of pjsua2"),
 ]
 
+STRANGER = "127.0.0.2"
 NUM_PLACED = 400
 CLOSED_AGAIN_S = 0.7
 """PJLIB keeps the place of a closed socket for less."""
@@ -36,8 +37,8 @@ def open_and_close(port: int, number: int) -> None:
                 connection.connect((HOST, port))
 
 
-async def answer_to_options(port: int) -> bytes:
-    reader, writer = await asyncio.open_connection(HOST, port)
+async def answer_to_options(port: int, source: str = HOST) -> bytes:
+    reader, writer = await asyncio.open_connection(HOST, port, local_addr=(source, 0))
     writer.write(tcp_options(port))
     try:
         async with asyncio.timeout(2):
@@ -80,6 +81,22 @@ async def test_silent_connections_that_take_every_place_are_closed(server: Serve
     for _, writer in silent:
         writer.transport.abort()
     assert ua_pid(server) == first_pid
+
+
+async def test_connections_of_one_source_with_a_message_each_keep_nobody_else_out(server: Server) -> None:
+    kept = []
+    for _ in range(2):
+        kept += await asyncio.gather(
+            *(asyncio.open_connection(HOST, server.sip_port, local_addr=(STRANGER, 0)) for _ in range(20))
+        )
+        await asyncio.sleep(CLOSED_AGAIN_S)
+    for _, writer in kept:
+        writer.write(tcp_options(server.sip_port))
+    assert await answer_to_options(server.sip_port, STRANGER) == b""
+    assert (await answer_to_options(server.sip_port)).startswith(b"SIP/2.0 200 ")
+    for _, writer in kept:
+        writer.transport.abort()
+    await asyncio.sleep(CLOSED_AGAIN_S)
 
 
 async def test_a_call_outlives_hundreds_of_placed_calls_that_fail_at_once(server: Server) -> None:

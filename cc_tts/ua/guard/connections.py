@@ -5,8 +5,10 @@ process with all its calls when a socket finds none of the 64 places free. So ea
 for here before PJSIP makes it.
 """
 
+import contextlib
 import ctypes
 import os
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -27,6 +29,9 @@ _NO_PLACE_LEFT: Final = (
 )
 
 
+Peer = tuple[str, int]
+
+
 class ConnectionBudget:
     """Lets ``most`` connections be open at a time, and ``most`` begin while PJLIB keeps the place of a closed one. So they
     never take more than twice as many places.
@@ -45,6 +50,41 @@ class ConnectionBudget:
             return False
         self._begun.append(now_ns)
         return True
+
+
+class SourceShare:
+    """Lets one source have ``most`` accepted connections at a time, so that nobody alone keeps the others out. ``peer_of``
+    returns where a socket is connected to, ``None`` if it is closed.
+    """
+
+    def __init__(self, most: int, peer_of: Callable[[int], Peer | None]) -> None:
+        self._most = most
+        self._peer_of = peer_of
+        self._peers: dict[int, Peer] = {}
+
+    def take(self, accepted: int) -> bool:
+        """Return whether this socket may stay, and count it if so."""
+        # the number of a closed socket is that of another by now
+        self._peers = {
+            each: peer for each, peer in self._peers.items() if each != accepted and self._peer_of(each) == peer
+        }
+        peer = self._peer_of(accepted)
+        if peer is None or sum(peer[0] == other for other, _ in self._peers.values()) >= self._most:
+            return False
+        self._peers[accepted] = peer
+        return True
+
+
+def peer_of(number: int) -> Peer | None:
+    """Return where the socket of this number is connected to; ``None`` if it is not, or there is none."""
+    with contextlib.suppress(OSError):
+        connection = socket.socket(fileno=number)
+        try:
+            host, port = connection.getpeername()[:2]
+        finally:
+            connection.detach()
+        return host, port
+    return None
 
 
 class _Manager(ctypes.Structure):
@@ -112,7 +152,9 @@ class Connections:
 
     def __init__(self, library: CLibrary, clock: Clock, *, max_handles: int, on_refused: Callable[[str], None]) -> None:
         self._library = library
-        self._budget = ConnectionBudget((max_handles - _OTHER_SOCKETS) // 2, clock)
+        most = (max_handles - _OTHER_SOCKETS) // 2
+        self._budget = ConnectionBudget(most, clock)
+        self._share = SourceShare(most // 2, peer_of)
         self._on_refused = on_refused
         self._count = library.bind("pj_hash_count", ctypes.c_uint, ctypes.c_void_p)
         self._hooks = (_OnAccept(self._accept), _OnConnect(self._connect))
@@ -148,7 +190,7 @@ class Connections:
         return self._budget.take(self._count(self._manager.table))
 
     def _accept(self, listening: int, accepted: int, address: int, length: int) -> int:
-        if self._may_begin():
+        if self._share.take(accepted) and self._may_begin():
             return int(self._pass_accepted(listening, accepted, address, length))
         os.close(accepted)
         self._on_refused(SocketAddress.from_address(address).host)

@@ -3,7 +3,7 @@
 import pytest
 
 from cc_tts.ua.capacity import SOCKET_CLOSING_NS
-from cc_tts.ua.guard.connections import ConnectionBudget
+from cc_tts.ua.guard.connections import ConnectionBudget, SourceShare
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -39,3 +39,21 @@ def test_those_that_are_refused_do_not_keep_others_out() -> None:
     assert not budget.take(0)
     clock.advance(2)
     assert budget.take(0)
+
+
+def test_one_source_has_no_more_than_its_share() -> None:
+    peers = {number: ("192.0.2.1", 1000 + number) for number in range(4)} | {9: ("192.0.2.2", 1000)}
+
+    def peer_of(number: int) -> tuple[str, int] | None:
+        return peers.get(number)
+
+    share = SourceShare(2, peer_of)
+    assert [share.take(number) for number in (0, 1, 2, 9)] == [True, True, False, True]
+    del peers[0]
+    assert [share.take(number) for number in (2, 3)] == [True, False]
+    peers[1] = ("192.0.2.3", 1000)
+    assert share.take(3), "the socket with the number of a closed one is that of another source"
+
+
+def test_a_connection_that_is_closed_already_has_no_share() -> None:
+    assert not SourceShare(2, lambda _number: None).take(1)

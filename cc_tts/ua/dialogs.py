@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.refer.message import Notification
 from cc_tts.ua.refer.referral import Answer
+from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.reason import RemoteReason
 
 
@@ -30,6 +31,12 @@ class Dialogs:
         """PJSIP is about to process a BYE or CANCEL."""
         if (leg := self._leg_of(sip_call_id, remote_tag)) is not None:
             leg.take_reasons(reasons)
+
+    def on_unreadable(self, response: str) -> None:
+        """PJSIP cannot be shown a response, and would wait for another."""
+        call_id = sip_message.header_value(response, "call-id")
+        if sip_message.cseq_method(response) == "INVITE" and (leg := self._leg_of(call_id, "")) is not None:
+            leg.refused(response)
 
     def on_notify(self, sip_call_id: str, remote_tag: str, notification: Notification) -> bool:
         """A NOTIFY of a REFER has arrived; return whether we had sent such a REFER."""

@@ -126,6 +126,7 @@ class UserAgent(Agent[Leg]):
             max_message_bytes=self._build.max_message_bytes,
             server=settings.sip.user_agent,
             may_answer=self._policy.on_dropped,
+            on_response=self._dialogs.on_unreadable,
         )
         self._dropped_messages.install()
         is_wheel = self._build.name(build_limit) == PYPI_WHEEL

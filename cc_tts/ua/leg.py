@@ -154,6 +154,17 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         sip_code = pj.PJSIP_SC_SERVICE_UNAVAILABLE if self._awaits_answer else 0
         self.end(messages.Hangup(call_id=self.call_id, sip_code=sip_code, retry_after_s=retry_after_s))
 
+    def refused(self, response: str) -> None:
+        """End a call that we place, whose refusal PJSIP is not shown."""
+        status = response[len("SIP/2.0 ") :][:3]
+        if self.is_incoming or self._is_answered or not "300" <= status <= "699" or not status.isdecimal():
+            return
+        log.warning("refusal_unreadable", call_id=self.call_id, sip_code=status)
+        is_redirect = status.startswith("3")
+        self._ended_by = "remote"
+        self.finish(sip_code=int(status), contacts=tuple(sip_message.contacts(response)) if is_redirect else ())
+        self.end(messages.Hangup(call_id=self.call_id), "remote")
+
     def take_reasons(self, reasons: tuple[sip_reason.RemoteReason, ...]) -> None:
         """Keep the reasons of a BYE or CANCEL, none if it names none. It may have no effect, so the last one counts."""
         self._remote_reasons = reasons

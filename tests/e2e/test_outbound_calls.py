@@ -52,6 +52,29 @@ async def test_a_redirection_is_reported_with_its_contacts(server: Server) -> No
             assert ending == wanted
 
 
+@pytest.mark.parametrize(
+    ("status", "header", "reason"),
+    [
+        ("302 Moved Temporarily", "Contact: <sip:carol@[", "redirected"),
+        ("302 Moved Temporarily", "Record-Route: <sip:p;hide>", "redirected"),
+        ("486 Busy Here", "To: <sip:carol@example.org>", "busy"),
+    ],
+)
+async def test_a_refusal_that_pjsip_cannot_be_shown_ends_the_call(
+    server: Server, status: str, header: str, reason: str
+) -> None:
+    async with RawPeer() as peer, server.events() as log:
+        await place(server, peer, timeout_s=60)
+        await peer.expect("INVITE")
+        peer.answer("180 Ringing")
+        await log.wait("call.early")
+        peer.answer(status, headers=f"{header}\r\n")
+        ending = (await log.wait("call.terminated"))["data"]["ending"]
+        assert (ending["reason"], ending["sip_code"]) == (reason, int(status[:3]))
+        await peer.expect("CANCEL")
+        peer.answer("481 Call/Transaction Does Not Exist")
+
+
 async def test_a_redirection_is_followed_where_the_configuration_says_so(following: Server) -> None:
     async with RawPeer() as first, RawPeer() as second, following.events() as log:
         call = await place(following, first)

@@ -97,6 +97,7 @@ class FakeDialogs:
         self.lost: list[tuple[str, str]] = []
         self.has_referred = True
         self.are_ending = False
+        self.unreadable: list[str] = []
 
     def is_ours(self, sip_call_id: str) -> bool:
         return sip_call_id == "ours"
@@ -106,6 +107,9 @@ class FakeDialogs:
 
     def on_key(self, *key: *tuple[str, str, int, str, int]) -> None:
         self.keys.append(key)
+
+    def on_unreadable(self, response: str) -> None:
+        self.unreadable.append(response)
 
     def on_end(self, *end: *tuple[str, str, tuple[RemoteReason, ...]]) -> None:
         self.ends.append(end)

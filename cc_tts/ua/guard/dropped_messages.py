@@ -1,5 +1,6 @@
 """Answers requests that PJSIP drops and says nothing to: 513 (RFC 3261 §21.5.7) to one that is longer than its buffer and
-came over TCP or TLS, 400 to one that its parser cannot read, 505 to one of another version of SIP.
+came over TCP or TLS, 400 to one that its parser cannot read, 505 to one of another version of SIP. A call that we place ends
+with a refusal that PJSIP cannot read.
 
 Where nobody knows where the next message of a connection would begin, the connection is ended. What is left of the message
 is read for a moment, as closing a connection with unread bytes would take the answer back. Runs on: the SIP thread.
@@ -58,8 +59,8 @@ _OnReceived = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class DroppedMessages:
-    """``may_answer`` gets the cause and the host of each request, and says whether it gets an answer. PJSIP's buffer holds
-    ``max_message_bytes``.
+    """``may_answer`` gets the cause and the host of each request, and says whether it gets an answer; ``on_response`` gets
+    the head of each response. PJSIP's buffer holds ``max_message_bytes``.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class DroppedMessages:
         max_message_bytes: int,
         server: str,
         may_answer: Callable[[RefusedCause, str], bool],
+        on_response: Callable[[str], None],
     ) -> None:
         pointer, integer, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
         self._library = library
@@ -77,6 +79,7 @@ class DroppedMessages:
         self._max_message_bytes = max_message_bytes
         self._server = server
         self._may_answer = may_answer
+        self._on_response = on_response
         self._ending: dict[int, int] = {}  # since when each transport is ending, by its address
         self._manager = library.bind("pjsip_endpt_get_tpmgr", pointer, pointer)(library.endpoint)
         self._on_drop = library.bind("pjsip_tpmgr_set_drop_data_cb", integer, pointer, pointer)
@@ -113,6 +116,8 @@ class DroppedMessages:
         is_datagram = ctypes.c_long.from_address(transport + _KIND_AT).value == _UDP
         if sip_message.request_uri(head) and (remote_at := self._remote_at(dropped, is_datagram=is_datagram)):
             self._answer(transport, remote_at, head, is_cut=is_cut)
+        elif head.startswith("SIP/2.0 "):
+            self._on_response(head)
         if not is_datagram and (is_cut or not has_length(head)):
             self._hold(transport)  # PJSIP keeps it as long as it is held
             self._on_receive(self._manager, ctypes.cast(self._hooks[1], ctypes.c_void_p))

@@ -267,6 +267,7 @@ class MessageFilter:
             log.debug(
                 "response_dropped", reason="line ends, a header that may come once, or a URI that cannot be repeated"
             )
+            self._dialogs.on_unreadable(message)
         elif method == "INVITE" and "100" < status < "300" and self._is_stray(message):
             log.debug("response_dropped", sip_code=status)
         elif method == "REFER" and status == "408":

@@ -123,6 +123,7 @@ def test_of_a_registrar_what_cannot_be_counted_is_not_said(
 def test_a_response_with_two_of_a_header_that_may_come_once_is_dropped(filtered: Filtered) -> None:
     assert filtered.drops("200", "INVITE", "To: <sip:a@b>", body=GOOD)
     assert filtered.policy.take_refused()["malformed"].sources == {HOST}
+    assert [text.partition("\r\n")[0] for text in filtered.dialogs.unreadable] == ["SIP/2.0 200 Text"]
 
 
 def test_info_is_answered_here(filtered: Filtered) -> None:

@@ -46,6 +46,7 @@ _LEAST_LEAD_IN_SCRIPT = 10
 82 with half of it."""
 LOOKED_AT_CHARS = 400
 _CHINESE = frozenset({"zh", "cmn", "yue"})
+_SAYS_YI = frozenset({"yue", "tw", "hk", "mo"})
 _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
 
 
@@ -197,6 +198,11 @@ def rule_set(tag: str) -> Literal["en", "zh", "none"]:
     if primary in _CHINESE:
         return "zh"
     return "en" if primary == "en" else "none"
+
+
+def says_yao(tag: str) -> bool:
+    """Whether 1 among digits is 幺, as on the mainland, and not 一 as in Cantonese and in Taiwan."""
+    return _SAYS_YI.isdisjoint(subtags(tag))
 
 
 def writes_day_first(tag: str) -> bool:

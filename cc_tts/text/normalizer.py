@@ -7,7 +7,7 @@ languages only signs and dates become words, because espeak-ng says the numbers 
 from cc_tts.text.characters import clean, has_speech
 from cc_tts.text.en import speakable as en
 from cc_tts.text.en.numbers import with_and
-from cc_tts.text.language import detect_language, rule_set, writes_day_first
+from cc_tts.text.language import detect_language, rule_set, says_yao, writes_day_first
 from cc_tts.text.markup.markdown import MarkupStripper
 from cc_tts.text.others.signs import say_signs
 from cc_tts.text.sentences import common_words
@@ -52,5 +52,6 @@ def _spoken(cleaned: str, tag: str) -> str:
         case "en":
             return en.speakable(cleaned)
         case "zh":
-            return zh.speakable(cleaned)
+            spoken = zh.speakable(cleaned)
+            return spoken if says_yao(tag) else spoken.replace("幺", "一")
     return " ".join(say_signs(cleaned, tag).split())

@@ -16,6 +16,7 @@ import msgspec
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import clause_cuts, early_cut, settled_end, word_cut
 from cc_tts.text.language import detect_language
+from cc_tts.text.markup.latex import opens_formula
 from cc_tts.text.sentences import SentenceSplitter
 
 MIN_CLAUSE_CHARS: Final = 12
@@ -70,7 +71,8 @@ def _candidates(text: str, segmenting: Segmenting, idle_ms: float) -> Iterator[l
     limit = _limit_for(segmenting.word_cut_chars, beginning)
     if len(beginning) >= limit + LOOKAHEAD_CHARS:
         is_long = len(beginning) >= 2 * limit + LOOKAHEAD_CHARS
-        yield [early_cut(beginning, limit) or (early_cut(beginning, 2 * limit) if is_long else 0), *ends]
+        cut = early_cut(beginning, limit) or (early_cut(beginning, 2 * limit) if is_long else 0)
+        yield [end for end in (cut, *ends) if not opens_formula(text[:end])]
     if idle_ms >= ALL_IDLE_MS:
         yield [settled_end(text[: segmenting.max_chars])]
     if idle_ms >= WORD_IDLE_MS and len(text.split()) >= MIN_IDLE_WORDS:
@@ -88,12 +90,13 @@ def _limit_for(limit: int, text: str) -> int:
 
 
 def _outside_markup(text: str, ends: list[int]) -> list[int]:
-    """Return the ends that are not inside bold text, code or the words of a link, of which the other half follows."""
+    """Return the ends that are not inside bold text, code, a formula or the words of a link that goes on behind them."""
     return [end for end in ends if not _is_open(text[:end])]
 
 
 def _is_open(text: str) -> bool:
-    return text.count("**") % 2 == 1 or text.count("`") % 2 == 1 or text.rfind("[") > text.rfind("]")
+    is_marked = text.count("**") % 2 == 1 or text.count("`") % 2 == 1 or text.rfind("[") > text.rfind("]")
+    return is_marked or opens_formula(text)
 
 
 def _with_speech(text: str, ends: list[int]) -> int:

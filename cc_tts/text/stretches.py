@@ -174,19 +174,19 @@ def _num_opening(letters: str, start: int) -> int:
 
 
 def _words(text: str, offset: int) -> Iterator[_Word]:
-    """The words of a text, each of one script. A Greek letter that stands alone is a symbol, and no word, and so are Latin
-    letters beside a digit: those of a unit or of a code.
+    """The words of a text, each of one script. A Greek letter that stands alone, or before a Latin one, is a symbol, and no
+    word, and so are Latin letters beside a digit: those of a unit or of a code.
     """
     for match in _WORD.finditer(text):
         scripts = [script_of(character) for character in match.group()]
-        if _ALPHABETS.issuperset(scripts):
+        if _ALPHABETS.issuperset(scripts) and scripts != ["GREEK"]:
             most, _ = max(Counter(scripts).items(), key=lambda each: (each[1], each[0] == LATIN))
             scripts = [most] * len(scripts)
-        if scripts == ["GREEK"]:
-            continue
         start = match.start()
         for script, group in groupby(enumerate(scripts, start), lambda each: each[1]):
             (first, _), *others = group
+            if script == "GREEK" and not others:
+                continue
             end = others[-1][0] + 1 if others else first + 1
             is_beside_digit = text[first - 1 : first].isdigit() or text[end : end + 1].isdigit()
             if script and not (script == LATIN and is_beside_digit):

@@ -4,6 +4,7 @@ import re
 
 from cc_tts.text.alignment import substituted
 from cc_tts.text.en.numbers import amount
+from cc_tts.text.markup.latex import MINUS
 from cc_tts.text.substitution import in_order
 
 COMPARISONS = {"<": "less than", ">": "greater than", "≤": "less than or equal to", "≥": "greater than or equal to"}
@@ -80,6 +81,9 @@ _GREEK = (
 _SYMBOLS = {chr(code): name for code, name in enumerate(_GREEK, ord("α"))} | {
     "Δ": "delta", "Σ": "sigma", "Ω": "omega", "Φ": "phi", "Π": "pi", "∞": "infinity", "∠": "angle", "∑": "the sum of",
     "∆": "delta",
+    "∪": "union", "∩": "intersection", "∀": "for all", "∃": "there exists", "∉": "not in", "⊂": "subset of",
+    "∅": "the empty set",
+    MINUS: "minus",
     "∴": "therefore", "∈": "in", "∫": "the integral of", "⊥": "perpendicular to", "∥": "parallel to", "∝": "proportional to",
 }  # fmt: skip
 _A_SYMBOL = re.compile(f"(?<![Ͱ-Ͽἀ-῿])[{''.join(_SYMBOLS)}](?![Ͱ-Ͽἀ-῿])")

@@ -34,6 +34,11 @@ _STATES = {
     "QC": "Quebec", "BC": "British Columbia", "AB": "Alberta", "MB": "Manitoba", "SK": "Saskatchewan",
     "NS": "Nova Scotia", "NB": "New Brunswick",
 }  # fmt: skip
+_PROVINCES = {
+    "NL": "Newfoundland and Labrador", "PE": "Prince Edward Island", "NT": "Northwest Territories", "NU": "Nunavut",
+    "YT": "Yukon",
+}  # fmt: skip
+"""Only before a Canadian postcode: NL and NT are other places, too."""
 _STATE = "|".join(_STATES)
 _SHORT_STREET = "|".join(sorted(_STREETS, key=len, reverse=True))
 _POINT = "NN[EW]|E[NS]E|SS[EW]|W[NS]W|[NS][EW]|[NSEW]"
@@ -163,8 +168,8 @@ def _state(match: re.Match[str]) -> str | None:
 say_postal_addresses = in_order(
     (r"\b([NS])\.\s?([EW])\.(?=\s(?:\d|[A-Z][a-z]))", r"\1\2"),
     (
-        r"\b(ON|QC|BC|AB|MB|SK|NS|NB)(?=,?\s[A-Z]\d[A-Z]\s?\d[A-Z]\d(?!\w))",
-        lambda match: _STATES[match[1]],
+        r"\b(ON|QC|BC|AB|MB|SK|NS|NB|NL|PE|NT|NU|YT)(?=,?\s[A-Z]\d[A-Z]\s?\d[A-Z]\d(?!\w))",
+        lambda match: _STATES.get(match[1]) or _PROVINCES[match[1]],
     ),
     (r"\bNY(?=,\sNY\b)", "New York"),
     (

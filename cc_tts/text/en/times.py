@@ -39,7 +39,8 @@ _LEFT = (
 """The 5:30 left on time, but 2:10 left in the fourth quarter."""
 _MILITARY = (
     r"(?=[012]\d[0-5]\d)(?:(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>\d\d)\s?(?:hours|hrs)\b"
-    r"|(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bto )|(?<=\bfrom )|(?<=[a-z] )(?=\d{4}\sto\s(?:[01]\d|2[0-3])[0-5]\d\b))"
+    r"|(?:(?<=\bat )|(?<=\bbetween )|(?<=@ )"
+    r"|(?<=\bby )|(?<=\bto )|(?<=\bfrom )|(?<=[a-z] )(?=\d{4}\sto\s(?:[01]\d|2[0-3])[0-5]\d\b))"
     r"(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
 )
 _LASTS = re.compile(
@@ -54,7 +55,8 @@ _LETTER_HALF = (
 )
 _AT = re.compile(
     r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|(?:\d|(?-i:T)),?\s?$"
-    r"|\b(?:twenty|nineteen) [a-z-]+\s$",
+    r"|\b(?:twenty|nineteen) [a-z-]+\s$"
+    r"|\b(?:the|current|local) time is(?: now)?\s$",
     re.IGNORECASE,
 )
 """The words that stand before a time of day with seconds, and not before a duration."""

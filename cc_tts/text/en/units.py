@@ -149,7 +149,8 @@ _SECONDS_BEFORE = re.compile(
 )
 _MINUTES = (
     r"(?i)\b((?:wait\w*|every|took|takes?|last(?:s|ed)?|timeout|et[ar]|mtt\w|rpo|rto|sla|delay(?:ed)?|duration|session|hold)"
-    r"(?: time)?(?: is| was| of| for| by|:| =)?\s)(\d{1,2})m(?!\w)"
+    r"(?: time)?(?: is| was| of| for| by|:| =)?\s"
+    r"(?:[<>~]|(?:under|over|about|up to|less than|more than|at least) )?)(\d{1,2})m(?!\w)"
 )
 _AGES = (
     r"\b([Uu]nder|[Oo]ver|to(?=\s\d{1,2}s\s(?:pay|go|are|get|travel|ride|fly|eat|can|need)\b)) (\d{1,2})s"
@@ -306,6 +307,10 @@ say_measures = in_order(
     (r"(?<![\w.,])(\d{3,4})p(?=(?:\d\d)?(?!\w))", lambda match: f"{house_number(match[1])} p "),
     (r"(?i)(?<=\d)[ -]?y(?:/?o\b|\.\s?o\.)", " year old"),
     (r"\b([Tt]he|[Aa]|an) ([58]|1[0125])K(?=[\s.,;!?]|$)", r"\1 \2 K"),  # a race
+    (
+        r"(?<![\w.,$£€])([2-9]\d00|1[5-9]00|10000)\s?K(?!\w)(?!\s[a-z]{3,}s\b)",
+        lambda match: f"{amount(match[1])} kelvin",
+    ),  # the color of light
     (r"(?<=\d)[kK](?=\s(?:run|race|walk|TV|monitor|display|video|screen|resolution)\b)", " K"),
     (r"(?<![\w.,-])(\d{2,3}(?:\.\d)?)\s?F(?!\w)", _fahrenheit),
     (

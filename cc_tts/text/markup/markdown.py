@@ -12,6 +12,7 @@ from typing import Final
 
 from cc_tts.text.alignment import substituted
 from cc_tts.text.characters import has_speech
+from cc_tts.text.markup.latex import without_latex
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, scan, state_of_whole
 from cc_tts.text.substitution import rewriter
 
@@ -24,8 +25,9 @@ _TAG_NAMES = (
 _TAG = rf"(?i)</?(?P<name>{_TAG_NAMES})(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'>]+))*\s*/?>"
 _BREAKING_TAGS = frozenset({"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "blockquote"})
 _PLACEHOLDER = re.compile(
-    r"\$?\{\{?\s*[A-Za-z_0-9][\w .-]{0,40}?\s*\}?\}|(?<![A-Za-z\d_])\[(?:[A-Z][A-Z0-9_]*(?:[ _][A-Z0-9_]+)*|"
-    r"(?:[Ii]nsert|[Yy]our|[Cc]ustomer|[Uu]ser|[Aa]gent|[Cc]ompany|[Cc]lient|[Ff]irst|[Ll]ast|[Ff]ull)\s[\w ']{1,40})\]|"
+    r"\$?\{\{?\s*[A-Za-z_0-9\u4e00-\u9fff][\w .-]{0,40}?\s*\}?\}|(?<![A-Za-z\d_])\[(?:[A-Z][A-Z0-9_]*(?:[ _][A-Z0-9_]+)*|"
+    r"(?:[Ii]nsert|[Yy]our|[Cc]ustomer|[Uu]ser|[Aa]gent|[Cc]ompany|[Cc]lient|[Ff]irst|[Ll]ast|[Ff]ull)\s[\w ']{1,40}|"
+    r"(?:请?(?:填写|输入|插入)|您的|客户|客戶|用户|用戶|公司)[\u4e00-\u9fff]{1,8})\]|"
     r"<(?:[A-Z][A-Z0-9_]*|[a-z]+_[a-z_]+|name|customer|date|time|amount|number)>|%\([a-z_]+\)[sd]|%[sd]\b"
 )
 _CELL = re.compile(r"(?:(?<=\|)|(?<=\| ))\d{3,30}(?=[ \t]*\|)")
@@ -145,7 +147,7 @@ class MarkupStripper:
         if self._state.in_json:
             text = _without_json(text)
         without_blocks = _without_later_blocks if before.line.strip() else _without_blocks
-        text = _without_comments(_with_names_in_digits(text, before))
+        text = _without_comments(_with_names_in_digits(without_latex(text), before))
         text = _without_links_and_tags(without_blocks(text))
         self.has_placeholder |= _PLACEHOLDER.search(text) is not None
         return _without_inline_markup(_without_placeholders(text))

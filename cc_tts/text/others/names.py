@@ -13,6 +13,8 @@ from typing import Final
 
 from num2words import num2words
 
+from cc_tts.text.markup.latex import MINUS
+
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 
 LETTERS: Final = "A-Za-zÀ-ӿḀ-ỿ"
@@ -120,6 +122,7 @@ def last_rules(code: str, minus: str) -> list[Rule]:
     names = names_of_signs()[code]
     counted = [(r"(?<!\w)(\d{1,2})x(?![\w])", rf"\1 {_TIMES[code]}")] if code in _TIMES else []
     return [
+        (rf"\s?{MINUS}\s?", f" {_LESS.get(code, minus)} "),
         (r"(?<=\d)\s?[-\u2212–]\s?(?=\d[\d.,]*\s?=)", f" {_LESS.get(code, minus)} "),
         (r"(?<=\d)\s?[x×]\s?(?=\d)(?![\d.,]+\s?=)", f" {_BY.get(code, names['×'])} "),
         (r"(?<=\d)\s?x\s?(?=\d)|\s?×\s?(?=[\d(])", f" {names['×']} "),

@@ -154,7 +154,7 @@ say_identifiers = rewriter(
         r"(?<![\dA-Za-z.])(?:(\d{17})([\dXx])|(\d{3})(X))(?![\dA-Za-z])",
         lambda match: say_digits(match[1] or match[3]) + (match[2] or match[4]).translate(AS_NAME),
     ),
-    (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
+    (r"((?:编号|編號)[为為是]?[：:]?\s?)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", lambda match: match[1] or "编号"),
     (_NAMED, _named),
     (_NUMBERED, _each_digit_of_quantity),
     (r"(?<![\w.-])\d{3,6}-\d{7,12}(?![\w-])", _each_digit),

@@ -40,8 +40,10 @@ _SIGN = "|".join(re.escape(sign) for sign in sorted(_SUMS, key=len, reverse=True
 _SUM = (
     rf"(?P<minus>(?<![\w)\d])[-−])?(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<minus_inside>[-−])?(?P<amount>\d(?:,?\d)*"
     rf"(?:\.\d+)?)\s?(?P<scale>万亿|萬億|千万|千萬|百万|百萬|[万萬亿億千百])?"
-    r"(?:人民币|元|美元|港元|港币|欧元|英镑|日元)?"
+    r"(?:人民币|元|美元|港元|港币|欧元|英镑|日元|\s?(?:USD|HKD|CNY|RMB|EUR|GBP|JPY)(?![A-Za-z]))?"
 )
+_NAMED_BEFORE = rf"(?:港[币幣]|人民[币幣]|美[元金]|欧元|英镑|日元|新?[台臺][币幣])\s?(?=(?:{_SIGN})\s?\d)"
+"""The name of a currency before its sign, with which the sum is said."""
 _SUM_RANGE = (
     rf"(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<low>\d[\d,]*(?:\.\d+)?)\s?(?:{_DASH}|到|至)\s?(?P<high>\d[\d,]*(?:\.\d+)?)"
     r"(?![\d.,])(?P<scale>[万萬亿億千百])?(?:元|美元)?"
@@ -294,6 +296,7 @@ prepare_quantities = rewriter(
     (r"(?<![\dA-Za-z])(\d{1,3})\s?h\s?(\d{1,2})\s?m(?:in)?(?![A-Za-z])", r"\1小时\2分钟"),
     (r"(?<![\d.:：/-])0(?=\d[月日时時点點])|(?<=月)0(?=\d[号號])", ""),
     (r"\$\s?(?=\d[\d,]*(?:\.\d{1,2})?[蚊塊])", ""),
+    (_NAMED_BEFORE, ""),
     (r"(?<=[\d万亿])\s?([€£฿₩₹₽₫]|[¥￥](?!\s?\d))", lambda match: _SUMS[match[1]]),
     (_SUM_RANGE, _sum_range),
     (_SUM, _sum),
@@ -367,6 +370,8 @@ prepare_quantities = rewriter(
         lambda match: match.group().replace("/", "、"),
     ),
     (r"((?:(?:第|步骤|步驟|进度|阶段)|(?:排名|名次|位[次列])[：:为是]?)\s?\d{1,4})/(?=\d{1,6}(?![\d/.]))", r"\1，共"),
+    (r"(?<!\d)(\d{1,3})/(\d{1,3})([页頁][，,\s]{0,2}共\2[页頁])", r"第\1\3"),
+    (r"(?<=[A-Za-z]{3}\s)(\d{1,4})/(\d{1,4})(?![\d/.])", r"\1、\2"),  # Windows 95/98
     (r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])", _fraction_or_share),
     (r"(?<=\d)\s?g(?![A-Za-z/])", "克"),
     (

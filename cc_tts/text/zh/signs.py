@@ -2,6 +2,7 @@
 
 import re
 
+from cc_tts.text.markup.latex import MINUS
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.zh.measures import STARTS_MEASURE
 from cc_tts.text.zh.numbers import AS_NAME, AS_QUANTITY, cardinal
@@ -67,6 +68,19 @@ def _roman(match: re.Match[str]) -> str:
     return cardinal(str((ord(match.group()) - _FIRST_ROMAN) % _NUM_ROMAN + 1))
 
 
+def _next_entry(match: re.Match[str]) -> str:
+    """``(1)身份证(2)户口本`` are entries of a list, behind the first of which others need no pause."""
+    is_list = re.search(rf"[（(]{int(match[1]) - 1}[）)]|(?:^|\D){int(match[1]) - 1}，", match.string[: match.start()])
+    return f"，{match[1]}，" if is_list else match.group()
+
+
+_LEVELS = {"↑": "，偏高", "↓": "，偏低"}
+_GREEK_NAMES = (
+    "阿尔法", "贝塔", "伽马", "德尔塔", "艾普西隆", "泽塔", "伊塔", "西塔", "约塔", "卡帕", "兰姆达", "缪", "纽",
+    "克西", "奥密克戎", "派",
+    "柔", "西格玛", "西格玛", "陶", "宇普西隆", "斐", "希", "普西", "欧米伽",
+)  # fmt: skip
+_GREEK = dict(zip("αβγδεζηθικλμνξοπρςστυφχψω", _GREEK_NAMES, strict=True)) | {"Ω": "欧米伽", "Δ": "德尔塔"}
 _TERM = re.compile("[\u4e00-\u9fff]{1,6}[¥￥]?\\d")
 
 
@@ -92,7 +106,22 @@ say_signs = rewriter(
         r"((?:^|(?<=[：:；;。\n]))(?<!\d[:：])\s?)[（(]?(\d{1,2})[）)]\s?(?=[\u4e00-\u9fff])",
         r"\1\2，",
     ),  # an entry of a list
+    (r"(?<=[\u4e00-\u9fff])[（(]([2-9])[）)](?=[\u4e00-\u9fff])", _next_entry),
     ("[Ⅰ-Ⅻⅰ-ⅻ]", _roman),
+    (r"(?<![A-Za-z\d])H(\d)N(\d)(?![A-Za-z\d])", lambda match: f"H{cardinal(match[1])}N{cardinal(match[2])}"),
+    (
+        r"(?<![Ͱ-Ͽἀ-῿\d])(?<!\d\s)(?!μ[A-Za-z])[α-ωΩΔ](?![Ͱ-Ͽἀ-῿])",
+        lambda match: _GREEK.get(match.group(), match.group()),
+    ),
+    (r"(?<=[A-Za-z])\^(\d{1,2})(?!\d)", lambda match: {"2": "平方", "3": "立方"}.get(match[1], f"的{match[1]}次方")),
+    (rf"^{MINUS}|(?<=[(（=] ){MINUS}|(?<=[(（=]){MINUS}", "负"),
+    (rf"\s?{MINUS}\s?", "减"),
+    (r"√\s?(?=[(（A-Za-z])", "根号"),
+    (r"(?<![A-Za-z/])([a-z])/([a-z])(?=\s?[=≥≤<>≈])", r"\1除以\2"),
+    (r"(?<![A-Za-z])e\.g\.\s?(?=[\u4e00-\u9fff])", "例如"),
+    (r"(?<![A-Za-z])i\.e\.\s?(?=[\u4e00-\u9fff])", "即"),
+    (r"(?<![A-Za-z])[Ee]xt\.\s?(?=\d)", "分机"),
+    (r"([A-Z][A-Z-]{0,5}\s\d{1,4}(?:\.\d{1,3})?)\s?([↑↓])", lambda match: match[1] + _LEVELS[match[2]]),
     (r"(?<![A-Za-z])(I{1,3}|IV|VI{1,3}|IX)(?=[期级級类類型度])", lambda match: cardinal(str(_ROMAN[match[1]]))),
     (rf"(?:\d{{1,3}}#[、，和及与]){{1,9}}(?=\d{{1,3}}#[{_OBJECTS}])", lambda match: match.group().replace("#", "号")),
     (r"((?:拨打?|撥打?|输入|按)[*#\d]{2,8}[\u4e00-\u9fff]{2,8})#(?![\d#])", r"\1井号"),

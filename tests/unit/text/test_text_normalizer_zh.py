@@ -114,6 +114,20 @@ def test_tags_of_chinese(normalizer: Normalizer, tag: str | None) -> None:
     assert normalizer.normalize("请按1", tag) == "请按一"
 
 
+@pytest.mark.parametrize(
+    ("tag", "spoken"),
+    [
+        ("zh", "电话九幺幺二"),
+        ("zh-CN", "电话九幺幺二"),
+        ("yue", "电话九一一二"),
+        ("zh-HK", "电话九一一二"),
+        ("zh-TW", "电话九一一二"),
+    ],
+)
+def test_one_among_digits_by_region(normalizer: Normalizer, tag: str, spoken: str) -> None:
+    assert normalizer.normalize("电话9112", tag) == spoken
+
+
 def test_plain_numbers_are_said_as_wetext_says_them() -> None:
     wetext = Wetext(lang="zh", operator="tn", remove_erhua=False)
     numbers = [*range(130), 200, 202, 1000, 1001, 1010, 2000, 2200, 20202, 100000, 202000, 1234567, 9000009]

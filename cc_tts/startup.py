@@ -76,7 +76,8 @@ def unusable(config: Config, error: CcTtsError | OSError) -> CcTtsError:
         return ConfigError(str(error))
     path = Path(error.filename).absolute()
     keys = [key for key, named in named_paths(config) if named in (path, *path.parents)]
-    return ConfigError(": ".join([*keys[:1], str(path), error.strerror or str(error)]))
+    advice = "; the server's user must be able to read it" if isinstance(error, PermissionError) else ""
+    return ConfigError(": ".join([*keys[:1], str(path), error.strerror or str(error)]) + advice)
 
 
 def cannot_listen(http: HttpConfig, error: OSError) -> ConfigError:

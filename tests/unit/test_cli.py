@@ -1,10 +1,12 @@
 """The command line, with a made-up engine where it speaks."""
 
+import errno
 import io
 import os
 import re
 import sys
 import wave
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -219,3 +221,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--version"])
     assert ended.value.code == 0
     assert __version__ in capsys.readouterr().out
+
+
+def test_a_file_that_may_not_be_read_is_told_with_its_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert cli.main(["check-config", "--set", f"tts.lexicons_dir={tmp_path}"]) == 2
+    assert capsys.readouterr().err == (
+        f"cc-tts: tts.lexicons_dir: {tmp_path}: Permission denied; the server's user must be able to read it\n"
+    )

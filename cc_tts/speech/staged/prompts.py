@@ -466,7 +466,7 @@ def check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise ConfigError(f"prompts.dir: {folder} is not a folder; make it, or leave the key empty")
     if not os.access(folder, os.R_OK | os.X_OK):
-        raise ConfigError(f"prompts.dir: {folder} cannot be read")
+        raise ConfigError(f"prompts.dir: {folder} cannot be read; the server's user must be able to read it")
 
 
 def _files(folder: Path, faults: list[str]) -> list[tuple[str, Path]]:

@@ -6,6 +6,7 @@ value out of bounds. The fault is named by a JSON pointer (RFC 6901).
 """
 
 import asyncio
+import functools
 import json
 import re
 from collections import Counter
@@ -114,15 +115,20 @@ def parsed(encoded: bytes | str, kind: Any) -> Any:
         MalformedRequest: a key comes twice.
         The errors in :data:`UNREADABLE`: it is not JSON, or not of the right shape.
     """
-    encoded = encoded.encode() if isinstance(encoded, str) else encoded
-    value = msgspec.json.decode(_mended(encoded), type=kind)
+    data = encoded.encode() if isinstance(encoded, str) else encoded
+    value = _decoder_of(kind).decode(_mended(data))
     check_keys(encoded)
     return value
 
 
+@functools.cache
+def _decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
 def check_keys(encoded: bytes | str) -> None:
     """Refuse JSON in which a key comes twice; raises ``MalformedRequest``. msgspec takes the last of equal keys."""
-    json.loads(encoded, object_pairs_hook=_check_keys, parse_int=str, parse_float=str)
+    _KEYS.decode(encoded if isinstance(encoded, str) else encoded.decode())
 
 
 def _check_keys(pairs: list[tuple[str, object]]) -> None:
@@ -130,6 +136,10 @@ def _check_keys(pairs: list[tuple[str, object]]) -> None:
     if len(dict(pairs)) < len(pairs):
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise MalformedRequest(f"the key {name[:MAX_SHOWN_CHARS]!r} comes twice")
+
+
+_KEYS: Final = json.JSONDecoder(object_pairs_hook=_check_keys, parse_int=str, parse_float=str)
+"""Finds equal keys; the value that it returns is of no use."""
 
 
 def explained(error: Exception, kind: Any) -> ClientError:
@@ -155,7 +165,7 @@ def shaped(value: object, kind: type[T]) -> T:
 
 def _mended(encoded: bytes) -> bytes:
     """Return JSON with U+FFFD for each unpaired surrogate; JavaScript leaves these when it cuts a string."""
-    return _HALF_OF_CHARACTER.sub(_whole, encoded)
+    return _HALF_OF_CHARACTER.sub(_whole, encoded) if b"\\u" in encoded else encoded
 
 
 def _whole(match: re.Match[bytes]) -> bytes:

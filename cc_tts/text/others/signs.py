@@ -7,6 +7,7 @@ Unicode CLDR by ``lab/cldr_words.py``; ``abbreviations.tsv`` has those that CLDR
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from importlib import resources
@@ -46,6 +47,8 @@ _SAME_SIGNS: Final = {
 _FULL_WIDTH: Final = "#$%&*+-/0123456789:=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
 _ONE_FORM: Final = str.maketrans({chr(ord(each) + 0xFEE0): each for each in _FULL_WIDTH} | {"٫": ".", "٬": ","})
 """A table for :meth:`str.translate`: characters of full width, but marks, and the marks of Arabic numbers."""
+_STYLED: Final = re.compile("[Ⅰ-ⅿﬀ-ﬆ\U0001d400-\U0001d7ff]+")
+"""Roman numerals, ligatures and letters of formulas that are one character."""
 _NO_SUPERSCRIPTS: Final = re.compile("[^²³]+")
 _YEAR: Final = r"(?:19|20|25)\d\d"
 """A year of our time; Thai counts 543 more."""
@@ -64,6 +67,9 @@ _NO_WORD_BEHIND: Final = r"(?![A-Za-zÀ-ɏḀ-ỿ\d/:-]|[.,]\d)"
 _ENDS_WORD: Final = r"(?![^\W\d_])"
 _LONG_RUN: Final = 7
 """A run of at least this many digits names something, and they are said one by one (unmeasured)."""
+_OF_THREES: Final = re.compile(r"(?<!\d)\d{3} \d{3} (?!000)\d{3}$")
+"""The end of a telephone number that several voices would say as millions: 0 800 123 456."""
+_COUNTED_NOUN: Final = re.compile(r"\s[^\W\d_]{6}")
 _LONG_GROUP: Final = 4
 """A group of at least this many digits in a telephone number is said digit by digit, and a shorter one as a number
 (unmeasured).
@@ -78,6 +84,7 @@ def say_signs(text: str, language: str) -> str:
     words = _tables().get(code)
     if words is None:
         return text
+    text = _STYLED.sub(lambda match: unicodedata.normalize("NFKC", match.group()), text)
     text = _NO_SUPERSCRIPTS.sub(lambda match: digits_to_ascii(match.group()), text.translate(_ONE_FORM))
     text, with_addresses = with_stand_ins(text, names_of_signs()[code], " ".join)
     rules = words.rules(is_peso=not _DOLLAR_IS_PESO.isdisjoint(others))
@@ -334,6 +341,8 @@ def _telephone(match: re.Match[str]) -> str:
     is_years = all(re.fullmatch(_YEAR, group) for group in groups)
     is_number = "-" not in match.group() and all(len(group) == 3 for group in groups[1:]) and groups[0][0] != "0"  # noqa: PLR2004 - thousands
     is_short = sum(map(len, groups)) < _LONG_RUN
+    if _OF_THREES.search(match.group()) and not _COUNTED_NOUN.match(match.string, match.end()):
+        return match.group().replace(" ", ", ")
     if is_years or is_number or is_short or not any(map(_is_said_by_digits, groups)):
         return match.group()
     return "+" * match.group().startswith("+") + ", ".join(" ".join(group) for group in groups)

@@ -65,7 +65,7 @@ class CallServices:
             self.config.prompts,
             rate_hz=rate_hz,
             clock=self.clock,
-            open_stream=lambda content: self.source.open(content, rate_hz=rate_hz),
+            open_stream=lambda content, **again: self.source.open(content, rate_hz=rate_hz, **again),
             hold_stream=self.hold_stream,
             on_ready=self._on_staged,
             producer=self.config.tts.producer,

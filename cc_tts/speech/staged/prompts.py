@@ -65,7 +65,7 @@ MAKE_TIMEOUT_S: Final = 30.0
 log = logs.get(__name__)
 
 State = Literal["making", "ready", "failed"]
-Open = Callable[[Content], ChunkStream]
+Open = Callable[..., ChunkStream]
 Hold = Callable[[str, Content], Reservation]
 
 
@@ -121,9 +121,9 @@ class StagedPrompt:
 
 
 class StagedPrompts:
-    """All prompts by tenant and id. ``open_stream`` speaks words, and ``hold_stream`` reserves the tenant's share of the
-    engine for that; ``on_ready`` is called for each prompt that was made or failed. ``producer`` is named in labels of
-    synthetic speech.
+    """All prompts by tenant and id. ``open_stream`` speaks words, ``is_again`` if it has done so in vain, and
+    ``hold_stream`` reserves the tenant's share of the engine for that; ``on_ready`` is called for each prompt that was made
+    or failed. ``producer`` is named in labels of synthetic speech.
     """
 
     def __init__(
@@ -366,17 +366,19 @@ class StagedPrompts:
         nobody listens yet.
         """
         until_ns = self._clock.now_ns() + round(MAKE_TIMEOUT_S * NS_PER_S)
+        was_opened = False
         while True:
             try:
                 with self._hold(tenant, content):
-                    return await self._read_stream(content)
+                    stream = self._open(content, is_again=was_opened)
+                    was_opened = True
+                    return await self._read_stream(stream, content)
             except (EngineOverloaded, QuotaExceeded):
                 if self._clock.now_ns() > until_ns:
                     raise
             await asyncio.sleep(OVERLOAD_POLL_S)
 
-    async def _read_stream(self, content: Content) -> CachedPrompt:
-        stream = self._open(content)
+    async def _read_stream(self, stream: ChunkStream, content: Content) -> CachedPrompt:
         chunks, num_bytes = [], 0
         try:
             async for chunk in stream:

@@ -22,6 +22,8 @@ class Stage:
 
     def __init__(self) -> None:
         self.opened: list[Content] = []
+        self.opened_again: list[bool] = []
+        self.num_late_refusals = 0
         self.is_full = False
         self.marks: tuple[tuple[float, str], ...] = ()
         self.staged = StagedPrompts(
@@ -38,9 +40,13 @@ class Stage:
             raise EngineOverloaded
         return Reservation()
 
-    def open(self, content: Content) -> FakeChunks:
+    def open(self, content: Content, *, is_again: bool) -> FakeChunks:
         assert isinstance(content, TextContent)
         self.opened.append(content)
+        self.opened_again.append(is_again)
+        if self.num_late_refusals:
+            self.num_late_refusals -= 1
+            return FakeChunks([EngineOverloaded()])
         return FakeChunks([SpeechChunk(pcm(600), content.text, marks=self.marks)])
 
     async def stage(self, prompt_id: str) -> None:
@@ -65,6 +71,13 @@ async def test_audio_that_made_room_is_made_again_when_it_is_spoken(stage: Stage
     await stage.staged.get("first").made.wait()
     await stage.staged.stop()
     assert len(stage.opened) == 3
+
+
+async def test_a_text_that_a_full_engine_refuses_late_counts_as_one_use_of_the_cache(stage: Stage) -> None:
+    stage.num_late_refusals = 2
+    await stage.stage("first")
+    assert isinstance(stage.speak("first"), ReadyContent)
+    assert stage.opened_again == [False, True, True]
 
 
 async def test_audio_that_cannot_be_kept_is_not_made_for_nothing(stage: Stage) -> None:

@@ -150,7 +150,7 @@ class TextConnection(StreamConnection[StreamMessage]):
             self._message_id = frame.id
         else:
             self._half = ""
-        self._obey(frame)
+        self._execute(frame)
 
     def refuse(self, error: CcTtsError) -> None:
         self.outbox.put(StreamError(code=error.code, detail=error.detail, id=self._message_id))
@@ -169,7 +169,7 @@ class TextConnection(StreamConnection[StreamMessage]):
             text, self._half = text[:-1], text[-1]
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
-    def _obey(self, frame: FromClient) -> None:
+    def _execute(self, frame: FromClient) -> None:
         stream = self._stream
         match frame:
             case StartUtterance():

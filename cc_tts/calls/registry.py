@@ -145,10 +145,10 @@ class CallRegistry:
     async def follow_engine(self) -> None:
         """Refuse new calls with 503 while the engine cannot speak, as :class:`EngineGate` decides. Runs until cancelled."""
         while True:
-            self._look_at_engine()
+            self._poll_engine()
             await asyncio.sleep(LOOK_S)
 
-    def _look_at_engine(self) -> None:
+    def _poll_engine(self) -> None:
         engine = self.services.source.engine
         reason = engine.not_ready_because()
         if self._gate.poll(is_ready=reason is None, is_full=engine.is_full()):

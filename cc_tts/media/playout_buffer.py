@@ -292,7 +292,7 @@ class PlayoutBuffer:
 
     def _compose(self, now_ns: int) -> bytes:
         """Build one frame: the slow path of :meth:`read_frame`."""
-        frame = self._obey(now_ns) if self._attention else b""
+        frame = self._execute(now_ns) if self._attention else b""
         while not self._paused and self._queue and len(frame) < self._frame_bytes:
             head = self._queue[0]
             room = self._frame_bytes - len(frame)
@@ -311,7 +311,7 @@ class PlayoutBuffer:
                 self._end(head, "drained", now_ns)
         return frame + bytes(self._frame_bytes - len(frame)) if frame else self._silence
 
-    def _obey(self, now_ns: int) -> bytes:
+    def _execute(self, now_ns: int) -> bytes:
         """Carry out cuts, pause and resume; return the fade of what was interrupted, if any."""
         self._attention = False  # before the flags are read: one set meanwhile is seen at the next tick
         fade = b""

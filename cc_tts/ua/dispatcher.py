@@ -145,11 +145,11 @@ def _work(channel: ChildChannel, sip: socket.socket, dispatcher: Dispatcher) -> 
             for key, _ in selector.select():
                 if key.fileobj is sip:
                     _pass_on(sip, dispatcher)
-                elif not _obey(channel, dispatcher):
+                elif not _execute(channel, dispatcher):
                     return
 
 
-def _obey(channel: ChildChannel, dispatcher: Dispatcher) -> bool:
+def _execute(channel: ChildChannel, dispatcher: Dispatcher) -> bool:
     """Carry out the server's messages; return whether to continue."""
     records = channel.read()
     for message, _ in records:

@@ -257,7 +257,7 @@ class UserAgent(Agent[Leg]):
             case _:
                 super().command(message)
 
-    def _obey(self, call: Leg, message: messages.CallCommand) -> None:
+    def _execute(self, call: Leg, message: messages.CallCommand) -> None:
         name, method = _LEG_COMMANDS[type(message)]
         with self._attempt(call, name):
             method(call, message)

@@ -18,7 +18,7 @@ from triton.runtime.jit import JITFunction
 
 from cc_tts.engines.cosyvoice.model.networks import convolution_kernels, page_kernels, product_kernels
 from cc_tts.engines.cosyvoice.model.networks.pages import PageType
-from cc_tts.engines.cosyvoice.model.networks.trial import attention_apart, fused_apart
+from cc_tts.engines.cosyvoice.model.networks.trial import attention_difference, fused_difference
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, FlowConfig, LmConfig, LookaheadConfig
 
 OTHERS: Final = "other sizes"
@@ -103,8 +103,8 @@ def main() -> None:
         return
     flow = FlowConfig() if arguments.generation == 2 else FlowConfig(encoder=LookaheadConfig(), estimator=DitConfig())
     cpu, dtype = torch.device("cpu"), getattr(torch, arguments.dtype)
-    attention_apart(cpu, dtype, arguments.pages)
-    fused_apart(cpu, dtype, arguments.pages, LmConfig(generation=arguments.generation), flow)
+    attention_difference(cpu, dtype, arguments.pages)
+    fused_difference(cpu, dtype, arguments.pages, LmConfig(generation=arguments.generation), flow)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class CartesiaConnection(SpeechConnection):
         super().__init__(request, TextContent(""), output, idle_timeout_s=IDLE_TIMEOUT_S)
         self._first_format: CartesiaFormat | None = None
 
-    def obey(self, incoming: CartesiaMessage) -> None:
+    def handle(self, incoming: CartesiaMessage) -> None:
         self.current_id = context_id = incoming.context_id or ONLY
         if incoming.cancel:
             self.interrupt(context_id)

@@ -74,7 +74,7 @@ class SpeechConnection(StreamConnection[Message]):
     # --- the plug's messages -----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def obey(self, incoming: Any) -> None:
+    def handle(self, incoming: Any) -> None:
         """Carry out a message, one of ``frames``; raises ``CcTtsError``."""
 
     @abstractmethod
@@ -177,7 +177,7 @@ class SpeechConnection(StreamConnection[Message]):
             raise MalformedRequest("messages are JSON in text frames")
         self.current_id = ONLY
         # clients send the tokens of a model, which end anywhere
-        self.obey(bodies.parsed(message.data, self.frames))
+        self.handle(bodies.parsed(message.data, self.frames))
         self._close_when_over()  # the message may have ended or interrupted the last context
 
     def refuse(self, error: CcTtsError) -> None:

@@ -107,7 +107,7 @@ class BargeIn:
 
     def prompt_complete(self, utterance: Utterance) -> None:
         if self._hold is not None and self._hold.utterance is utterance:
-            self._let_go()
+            self._release()
         self.refresh()
 
     def resume(self) -> bool:
@@ -118,7 +118,7 @@ class BargeIn:
         self._services.metrics.false_interruptions.inc()
         utterance = hold.utterance
         from_ms = _word_begin_ms(utterance)
-        self._let_go(utterance.id, from_ms)
+        self._release(utterance.id, from_ms)
         self._call.publish(types.SpeakResumed(**utterance.event_fields, played_ms=round(from_ms, 1)))
         self.refresh()
         return True
@@ -207,7 +207,7 @@ class BargeIn:
     def _interrupt(self, onset_ns: int, speech_id: str) -> None:
         self._call.player.barge_in(onset_ns, "speech", speech_id=speech_id)
 
-    def _let_go(self, utterance_id: str = "", from_ms: float = 0.0) -> None:
+    def _release(self, utterance_id: str = "", from_ms: float = 0.0) -> None:
         self._timer.cancel()
         self._hold = None
         self._set_paused(paused=False, utterance_id=utterance_id, from_ms=from_ms)

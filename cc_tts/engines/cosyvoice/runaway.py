@@ -110,7 +110,7 @@ class RunawayGuard:
             return Alarm(RunawayCause.LENGTH)
         return None
 
-    def look_at_silence(self, num_silent: int, num_good: int) -> Alarm | None:
+    def check_silence(self, num_silent: int, num_good: int) -> Alarm | None:
         """Judge this many silent tokens in a row; ``num_good`` tokens were before them."""
         return Alarm(RunawayCause.SILENCE, num_good) if self._judges and num_silent > MAX_SILENT else None
 

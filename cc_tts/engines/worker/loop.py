@@ -2,7 +2,7 @@
 
 ::
 
-    reader thread ─▸ child.Link ─▸ obey ─▸ engine.step() ─▸ SpeechChunk · StreamEnded · StreamFailed ─▸ channel
+    reader thread ─▸ child.Link ─▸ execute ─▸ engine.step() ─▸ SpeechChunk · StreamEnded · StreamFailed ─▸ channel
 
 Runs on: the thread that owns the device, the reader thread aside.
 """
@@ -73,7 +73,7 @@ class WorkerLoop:
             if isinstance(message, RefreshVoices):
                 self._loader.refresh(self._describe)
             elif isinstance(message, StreamCommand):
-                self._obey(message)
+                self._execute(message)
         if self._link.is_over:
             self._engine.close()
         else:
@@ -87,7 +87,7 @@ class WorkerLoop:
             return 0.0
         return BACKLOG_WAIT_S if self._channel.has_backlog else IDLE_WAIT_S
 
-    def _obey(self, command: StreamCommand) -> None:
+    def _execute(self, command: StreamCommand) -> None:
         """Carry out a command. An error ends only its own stream."""
         engine, stream_id = self._engine, command.stream_id
         self._note_traced(command)

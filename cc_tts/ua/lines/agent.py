@@ -115,7 +115,7 @@ class LineAgent(Agent[Line]):
         else:
             super().command(message)
 
-    def _obey(self, call: Line, message: messages.CallCommand) -> None:
+    def _execute(self, call: Line, message: messages.CallCommand) -> None:
         call.command(message)
 
     def _detach(self, call: Line) -> None:

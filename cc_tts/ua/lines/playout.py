@@ -141,7 +141,7 @@ class CreditPlayout:
 
     def tick(self, now_ns: int) -> bytes:
         """Carry out commands, count a frame as heard, and fill the queue."""
-        self._obey(now_ns)
+        self._execute(now_ns)
         frame = self._silence
         if self._num_queued and not self._is_unconfirmed:
             frame = self._hear(now_ns)
@@ -150,7 +150,7 @@ class CreditPlayout:
         return frame
 
     def wait(self, now_ns: int) -> None:
-        self._obey(now_ns)
+        self._execute(now_ns)
 
     def confirm(self, number: int, now_ns: int) -> None:
         """The far side has played everything before this mark."""
@@ -270,7 +270,7 @@ class CreditPlayout:
 
     # --- cuts and pauses -----------------------------------------------------------------------------------------------
 
-    def _obey(self, now_ns: int) -> None:
+    def _execute(self, now_ns: int) -> None:
         if self._cuts:
             cuts, self._cuts = self._cuts, set()
             self._drop(cuts, now_ns)

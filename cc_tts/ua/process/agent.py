@@ -57,7 +57,7 @@ class Agent(ABC, Generic[C]):
         """End all calls, and close what is open."""
 
     @abstractmethod
-    def _obey(self, call: C, message: messages.CallCommand) -> None:
+    def _execute(self, call: C, message: messages.CallCommand) -> None:
         """Carry out a command on a call that is not over."""
 
     def command(self, message: Message) -> None:
@@ -84,7 +84,7 @@ class Agent(ABC, Generic[C]):
             return  # it ended while the command was on its way; CallEnded reports that
         if isinstance(message, messages.SetListening):
             (self._heard.add if message.directions else self._heard.discard)(call_id)
-        self._obey(call, message)
+        self._execute(call, message)
 
     def _end_tails(self) -> None:
         """Carry out the hang-ups whose silence has been sent."""

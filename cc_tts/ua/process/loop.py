@@ -119,7 +119,7 @@ class ProcessLoop:
         while not (self._is_over or stopping.is_set()):
             self._agent.poll()
             while self._link.commands and not self._is_over:
-                self._obey(self._link.commands.popleft())
+                self._execute(self._link.commands.popleft())
             if not self._has_server:
                 self._is_over = self._is_over or self._clock.now_ns() > self._deadline_ns
             elif not self._link.is_detached:
@@ -138,7 +138,7 @@ class ProcessLoop:
         except ProcessFailed:
             self._link.is_detached = True  # the reader thread will notice
 
-    def _obey(self, message: Message | Successor | None) -> None:
+    def _execute(self, message: Message | Successor | None) -> None:
         match message:
             case Shutdown():
                 self._is_over = True

@@ -56,7 +56,7 @@ class DeepgramConnection(TextsInTurn):
         request_id = request.app[CONTEXT].nodes.new_id("req")
         self.tell([{"type": "Metadata", "request_id": request_id, "model_name": words.voice or ""}])
 
-    def obey(self, incoming: AuraMessage) -> None:
+    def handle(self, incoming: AuraMessage) -> None:
         match incoming.type:
             case "Speak":
                 self.add(incoming.text)

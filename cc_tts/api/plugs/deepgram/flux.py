@@ -125,7 +125,7 @@ class FluxConnection(TextsInTurn):
 
     # --- what a client says ------------------------------------------------------------------------------------------
 
-    def obey(self, incoming: FluxMessage) -> None:
+    def handle(self, incoming: FluxMessage) -> None:
         match incoming.type:
             case "Speak":
                 self._take_text(incoming.text)

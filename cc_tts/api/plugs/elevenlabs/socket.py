@@ -62,7 +62,7 @@ class ManyContexts(SpeechConnection):
         self._flushed: set[str] = set()
         """The contexts whose last message was a flush without text."""
 
-    def obey(self, incoming: ElevenLabsMessage) -> None:
+    def handle(self, incoming: ElevenLabsMessage) -> None:
         self.current_id = incoming.id or ONLY
         if self._is_stranger and not self.outbox.is_closed:
             self._admit(incoming.key)

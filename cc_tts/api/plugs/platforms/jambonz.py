@@ -88,7 +88,7 @@ class JambonzConnection(TextsInTurn):
         super().__init__(request, words, Output(FORMATS["pcm"], rate_hz), idle_timeout_s=IDLE_TIMEOUT_S)
         self.tell([{"type": "connect", "data": {"sample_rate": rate_hz, "base64_encoding": False}}])
 
-    def obey(self, incoming: JambonzMessage) -> None:
+    def handle(self, incoming: JambonzMessage) -> None:
         match incoming.type:
             case "stream":
                 self.add(incoming.text)

@@ -201,7 +201,7 @@ class Sequence:
         guard, self.num_silent = self.guard, self.num_silent + 1 if token in self.silent_tokens else 0
         if self.num_silent > MAX_SILENT_IN_A_ROW:
             num_good = len(self.tokens) - MAX_SILENT_IN_A_ROW
-            return guard.look_at_silence(self.num_silent, num_good) if guard is not None else None
+            return guard.check_silence(self.num_silent, num_good) if guard is not None else None
         self.tokens.append(token)
         return guard.look(self.tokens, self.num_ids - 1) if guard is not None else None
 

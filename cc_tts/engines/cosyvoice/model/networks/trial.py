@@ -39,9 +39,9 @@ def form_on(
     plain = PageForm(type_)
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < FIRST_WITH_KERNELS:
         return plain
-    if not _agrees("attention", partial(attention_apart, device, dtype, type_)):
+    if not _agrees("attention", partial(attention_difference, device, dtype, type_)):
         return plain
-    fused = fuses and _agrees("fused products", partial(fused_apart, device, dtype, type_, lm, flow))
+    fused = fuses and _agrees("fused products", partial(fused_difference, device, dtype, type_, lm, flow))
     return PageForm(type_, in_place=True, fused=fused)
 
 
@@ -59,7 +59,9 @@ def _agrees(kernels: str, apart_by: Callable[[], float]) -> bool:
 
 
 @torch.inference_mode()
-def fused_apart(device: torch.device, dtype: torch.dtype, type_: PageType, lm: LmConfig, flow: FlowConfig) -> float:
+def fused_difference(
+    device: torch.device, dtype: torch.dtype, type_: PageType, lm: LmConfig, flow: FlowConfig
+) -> float:
     """Return the largest difference between networks of few layers, of these widths, with fused products and without: of
     log-probabilities and of mel, in two calls each, of which the second sees what the first has kept.
     """
@@ -122,7 +124,7 @@ def _two_calls(flow: Flow, form: PageForm, cond: Tensor, noise: Tensor) -> list[
 
 
 @torch.inference_mode()
-def attention_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -> float:
+def attention_difference(device: torch.device, dtype: torch.dtype, type_: PageType) -> float:
     """Return the largest difference between the two ways to attend, for some numbers: as the flow does, with and without
     scores by distance and a window, and as a step and a prefill of the language model do. As in service there are so many
     keys that they are split, and so many queries that a block of them is full.
@@ -158,10 +160,10 @@ def attention_apart(device: torch.device, dtype: torch.dtype, type_: PageType) -
     apart = [float((one.float() - other.float()).abs().max()) for one, other in zip(mixed[:4], mixed[4:], strict=True)]
     starts = (chunk * table)[:, 0]  # the runner's numbers are columns of a table
     slots = numbers(3, 2, 200, 2, 64)
-    return max(*apart, *(_slots_apart(each, slots, table[:, :1], starts) for each in (queries, queries[:, :, :1])))
+    return max(*apart, *(_slots_difference(each, slots, table[:, :1], starts) for each in (queries, queries[:, :, :1])))
 
 
-def _slots_apart(queries: Tensor, slots: Tensor, table: Tensor, starts: Tensor) -> float:
+def _slots_difference(queries: Tensor, slots: Tensor, table: Tensor, starts: Tensor) -> float:
     """The same for queries [B, heads, T, D] and slots [slots, 2, positions, kv_heads, D], which are one page each."""
     from cc_tts.engines.cosyvoice.model.networks import page_kernels
 

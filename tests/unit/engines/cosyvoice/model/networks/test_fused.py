@@ -20,7 +20,7 @@ from cc_tts.engines.cosyvoice.model.networks.fused import Contexts, InputNorm, T
 from cc_tts.engines.cosyvoice.model.networks.layers import CausalConv, JoinedLinears, PastInputs, PositionSpan
 from cc_tts.engines.cosyvoice.model.networks.lm.lm import SpeechLm, rotate, rotation
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType
-from cc_tts.engines.cosyvoice.model.networks.trial import fused_apart
+from cc_tts.engines.cosyvoice.model.networks.trial import fused_difference
 from cc_tts.engines.cosyvoice.model.sizes import (
     DitConfig,
     EncoderConfig,
@@ -189,14 +189,14 @@ LM: Final = LmConfig(hidden_size=48, intermediate_size=56, query_size=64, key_si
 @pytest.mark.parametrize("flow", [SECOND, THIRD], ids=["unet", "dit"])
 def test_what_is_tried_on_a_card_is_apart_by_little(flow: FlowConfig) -> None:
     cpu = torch.device("cpu")
-    assert fused_apart(cpu, torch.float32, "auto", LM, flow) < 1e-5
-    assert 0 < fused_apart(cpu, torch.bfloat16, "auto", LM, flow) < 0.05
+    assert fused_difference(cpu, torch.float32, "auto", LM, flow) < 1e-5
+    assert 0 < fused_difference(cpu, torch.bfloat16, "auto", LM, flow) < 0.05
 
 
 def test_a_product_that_is_wrong_is_found_by_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed_onto = fused.mixed_onto
     monkeypatch.setattr(fused, "mixed_onto", lambda x, *others: mixed_onto(x, *others) + 0.2 * x)
-    assert fused_apart(torch.device("cpu"), torch.float32, "auto", LM, THIRD) > 0.05
+    assert fused_difference(torch.device("cpu"), torch.float32, "auto", LM, THIRD) > 0.05
 
 
 def test_many_rows_are_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from cc_tts.engines.cosyvoice.model.networks.layers import PositionSpan, Window,
 from cc_tts.engines.cosyvoice.model.networks.lm import lm as lm_module
 from cc_tts.engines.cosyvoice.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice.model.networks.pages import PageForm, Pages, PageType, attend
-from cc_tts.engines.cosyvoice.model.networks.trial import MOST_APART, attention_apart
+from cc_tts.engines.cosyvoice.model.networks.trial import MOST_APART, attention_difference
 from cc_tts.engines.cosyvoice.model.sizes import DitConfig, EncoderConfig, EstimatorConfig, FlowConfig, LookaheadConfig
 from cc_tts.engines.cosyvoice.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice.runners.flow import FlowRow, FlowRunner, FlowShape
@@ -245,7 +245,7 @@ def test_a_flow_speaks_from_pages_in_place_as_from_copies(config: FlowConfig, ty
 
 @pytest.mark.parametrize("type_", ["auto", "int8", "float8"])
 def test_what_is_tried_on_a_card_is_apart_by_little(type_: PageType) -> None:
-    assert attention_apart(torch.device("cpu"), torch.float32, type_) < 1e-5
+    assert attention_difference(torch.device("cpu"), torch.float32, type_) < 1e-5
 
 
 @pytest.mark.parametrize(("more_keys", "more_places"), [(512, 0), (0, 32)])
@@ -260,7 +260,7 @@ def test_what_is_wrong_for_many_keys_or_queries_alone_shows_in_the_trial(
         return attended + int(more["num_keys"] > more_keys and num_places > more_places)
 
     monkeypatch.setattr(page_kernels, "attend", wrong)
-    assert attention_apart(torch.device("cpu"), torch.float32, "auto") > MOST_APART
+    assert attention_difference(torch.device("cpu"), torch.float32, "auto") > MOST_APART
 
 
 def test_no_tensor_is_asked_for_its_value() -> None:

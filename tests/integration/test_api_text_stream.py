@@ -5,12 +5,15 @@ stream's (pings, too many faults, floods) is tested there.
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from socket import SHUT_RDWR, SO_RCVBUF, SOL_SOCKET
 
 import pytest
 
 from cc_tts.api import text_stream
+from cc_tts.api.events import websocket
+from cc_tts.calls.input.text import TextStream
 from cc_tts.config.schema import StreamConfig, TokenConfig
-from cc_tts.speech.prompt import PromptDefaults, texts_of
+from cc_tts.speech.prompt import texts_of
 from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, close_of, refusal, served, told
 
@@ -173,17 +176,19 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_text_is_spoken(
     api: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_stream, "MAX_QUEUED_OUT", 50)
-    api.call.update(defaults=PromptDefaults(barge_in_dtmf=False), metadata={})
+    monkeypatch.setattr(websocket, "SEND_TIMEOUT_S", 0.2)
     async with api.connect() as socket:
+        socket.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_RCVBUF, 4096)
         await socket.send_json({"type": "tokens", "text": "This is spoken all the same. "})
         await told(socket, "speak.started")
-        for number in range(1_000_000):  # more than the buffers of both sockets hold
-            if not api.call.followers:
-                break
-            api.exchange.ua.digit(api.call.id)
-            if not number % 100:
+        (stream,) = api.call.followers
+        assert isinstance(stream, TextStream)
+        (utterance,) = api.call.utterances.values()
+        async with asyncio.timeout(20):
+            while api.call.followers:  # more than the buffers of both sockets hold
+                for _ in range(20):
+                    stream.on_started(utterance)
                 await asyncio.sleep(0)
-    await eventually(lambda: not api.call.followers, timeout_s=10)
+        socket.get_extra_info("socket").shutdown(SHUT_RDWR)  # a close would read all that has come
     await eventually(lambda: not api.call.player.queue, timeout_s=10)
-    (utterance,) = api.call.utterances.values()
     assert utterance.spoken_text == "This is spoken all the same. "

@@ -1,5 +1,6 @@
 """Registering with a PBX, and calls that the server places."""
 
+import contextlib
 import re
 import signal
 from pathlib import Path
@@ -56,16 +57,22 @@ async def test_registers_and_takes_calls_for_the_account(tmp_path: Path) -> None
 async def test_a_registrar_is_asked_again_after_every_refusal_and_challenged_invites_have_its_password(
     tmp_path: Path,
 ) -> None:
-    refusals = (
-        "503 Service Unavailable", "302 Moved Temporarily", "403 Forbidden", "501 Not Implemented", "603 Decline",
-    )  # fmt: skip
-    async with RawPeer() as registrar:
+    """Each refusal comes from a registrar of its own: the pause before the next try doubles with each failure."""
+    refusals = ("503 Service Unavailable", "302 Moved Temporarily", "501 Not Implemented", "603 Decline")
+    async with contextlib.AsyncExitStack() as stack:
+        registrar, *others = [await stack.enter_async_context(RawPeer()) for _ in ("403 Forbidden", *refusals)]
         settings = registering(registrar, registration__password=PASSWORD, registration__expires_s="60")
+        for status, other in zip(refusals, others, strict=True):
+            trunk = {"registrar": f"sip:{HOST}:{other.port}", "username": "greet", "retry_s": "1"}
+            settings |= {f"trunks__of{status[:3]}__{key}": value for key, value in trunk.items()}
         async with server_with(tmp_path, **settings) as server:
-            for status in refusals:
-                await registrar.expect("REGISTER", timeout_s=20)
-                registrar.answer(status, headers=f"Contact: <sip:greet@{HOST}:9>\r\n" if status[0] == "3" else "")
-                await until_readyz(server, 503, reason="not registered with the PBX")
+            for status, each in zip(("403 Forbidden", *refusals), (registrar, *others), strict=True):
+                await each.expect("REGISTER", timeout_s=20)
+                each.answer(status, headers=f"Contact: <sip:greet@{HOST}:9>\r\n" if status[0] == "3" else "")
+            for other in others:
+                await other.expect("REGISTER", timeout_s=20)
+                other.answer("200 OK")
+            await until_readyz(server, 503, reason="not registered with the PBX")
             assert (await server.get("/healthz"))[0] == 200
             register = await registrar.expect("REGISTER", timeout_s=20)
             assert f"Contact: <sip:greet@{HOST}:{server.sip_port}" in register

@@ -36,6 +36,10 @@ def day_rules(words: Mapping[str, Any], joint: str) -> list[Rule]:
             (rf"(?<![{LETTERS}.-])({day})\.?({_JOINTS})({day})(?![\w-])\.?", span),
             (rf"(?<=\b[Aa]m )({day})\.(?!\w)", lambda match: days[match[1]]),
             (rf"(?<![\w.-])({day})\.,?\s(?=\d)", lambda match: f"{days[match[1]]} "),
+            (
+                r"(?<![\w.-])(Mo|Di|Mi|Do|Fr|Sa)(?=\s\d{1,2}(?:[.:–-]\d|\sUhr))",
+                lambda match: days.get(match[1], match[1]),
+            ),
             (r"(?<![\w.-])([а-я]{2})(?=,?\s\d{1,2}[.:–-])", lambda match: days.get(match[1], match[1])),
         ]
     if months := words["short_months"]:

@@ -53,6 +53,7 @@ _RANGE: Final = (
     rf"(?<![{LETTERS}\d.,:/+-])(?P<low>[$£€₩₹฿]?{_BOUND})(?P<unit>\s?[h%€]\s?)?(?:[-–—~〜]| [-–—] )"
     rf"(?P<high>[$£€₩₹฿]?{_BOUND})(?![-–\d/°]|[.,:]\d|[A-Z]|\s?=)"
 )
+_POSTCODE_OR_CODE: Final = re.compile(r"\d\d-\d{3}|\d{1,2}-\d{4}|\d-\d{3}")
 _SLASHED: Final = (
     rf"(?<![{LETTERS}\d./,-])(?:(?P<whole>\d{{1,3}}) )?(?P<top>\d{{1,4}})/(?P<bottom>\d{{1,4}})"
     rf"(?![{LETTERS}\d/-]|[.,]\d)"
@@ -92,7 +93,7 @@ def first_rules(code: str) -> list[Rule]:
         (_code_pattern(names["codes"]), lambda match: match["before"] + " ".join(match["code"])),
         (rf"{before}#{behind}", names["#"]),
         (rf"{before}\*{behind}", names["*"]),
-        (r"(?<![\w#*&/])#(?=[A-Z]{0,4}-?\d)", f"{names['№']} "),
+        (r"(?<![\w#*&/])#(?=[A-Z]{0,4}-?\d)(?!\S+ (?:numaralı|nolu|no['’]lu))", f"{names['№']} "),
         (r"(?<=\w)\s?&\s?(?=\w)", f" {names['&']} "),
         (r"§§?\s?(?=\d)", f"{names['§']} "),
         (r"(?<!\w)(24/7|7/24)(?![\w/])", lambda match: match[1].replace("/", " ")),
@@ -187,7 +188,7 @@ def _range(match: re.Match[str], joint: str) -> str:
     """``3-5`` and ``9:00–18:00``; of a hyphen the second number is the larger one; ``31-140`` may be a Polish postcode."""
     low, high = (float(re.sub(r"[^\d.]", "", match[each].translate(_TO_POINT))) for each in ("low", "high"))
     is_code = any(re.match(r"0\d", match[each]) and ":" not in match[each] for each in ("low", "high"))
-    if is_code or re.fullmatch(r"\d\d-\d{3}", match.group()) or (high <= low and "-" in match.group()):
+    if is_code or _POSTCODE_OR_CODE.fullmatch(match.group()) or (high <= low and "-" in match.group()):
         return match.group()
     return f"{match['low']}{match['unit'] or ''}{joint}{match['high']}"
 

@@ -36,6 +36,8 @@ _BEFORE_SLASHED: Final = {
     "es": "el|del|al", "fr": "le|du|au", "it": "il|del|dal|al", "pt": "em|dia|até", "vi": "ngày|hạn", "id": "tanggal|tempo",
 }  # fmt: skip
 """The words behind which ``5/12`` is a day."""
+_ACCUSATIVE: Final = {"ru": ("а", "у"), "uk": ("а", "у"), "pl": ("a", "ę"), "cs": ("a", "u"), "sk": ("a", "u")}
+"""The endings of feminine words, and those behind the word for "per"."""
 _AND_CENTS: Final = {"es": "con ", "it": "e ", "pt": "e ", "ca": "amb "}
 _DOLLAR_IS_PESO: Final = frozenset({"mx", "ar", "cl", "co", "uy"})
 _UNSPACED: Final = frozenset({"ja", "ko"})
@@ -58,7 +60,7 @@ _SCALE: Final = (
     r"|مليون|مليار|ألف)\b|लाख|करोड़|हज़ार|अरब|ล้าน|만|억)"
 )
 _OF_MILLIONS: Final = dict.fromkeys(("es", "pt", "fr", "ca", "ro"), "de ") | {"it": "di "}
-_NO_STOP: Final = r"(?:\.(?=\s?[,;)]|\s[^\W\dA-Z_]|\s\d))?"
+_NO_STOP: Final = r"(?:\.(?=\s?[,;)]|\s[^\W\dA-Z_]|\s[\d+]))?"
 """The full stop of an abbreviation, where it certainly ends no sentence."""
 _NO_WORD_BEFORE: Final = rf"(?:(?<![\w.,:/+-])|(?<={UNSPACED})|(?<=[가-힣]))"
 _NO_NUMBER_BEFORE: Final = r"(?<!\d)(?<!\d\s)"
@@ -123,7 +125,7 @@ class _Words:
             _alternatives(self._words["signs_of_money"], "A-Za-zÀ-ɏḀ-ỿ", r"^\W\d_"),
             _alternatives(self._unit_of),
         )
-        per = r"(?P<per>\s?/\s?(?=[^\W\d_]{2}))?"
+        per = rf"(?:\s?/\s?(?P<of>{unit}){_NO_STOP}|(?P<per>\s?/\s?(?=[^\W\d_]{{2}})))?"
         say_sum = partial(self._sum, is_peso=is_peso)
         minus = self._abbreviations.get("-#")
         telephone = rf"{_NO_WORD_BEFORE}\+?\(?\d{{1,5}}\)?(?:[ .-]{{1,2}}\(?\d{{2,8}}\)?)+{_NO_WORD_BEHIND}"
@@ -246,7 +248,18 @@ class _Words:
         else:
             cents = f" {_AND_CENTS.get(self._code, '')}{int(part)}" if part and int(part) else ""
             said = f"{self._grouped(whole)}{space}{self._form(forms, int(whole))}{cents}"
+        if match["of"] and self._words["per"] and self._code not in _UNSPACED:
+            return f"{said} {self._words['per']} {self._one(match['of'])}"
+        if match["of"]:
+            return f"{said}/{match['of']}"
         return f"{said} {self._words['per']} " if match["per"] and self._words["per"] else said + (match["per"] or "")
+
+    def _one(self, sign: str) -> str:
+        """The word for one of a unit."""
+        forms = self._units.get(self._unit_of.get(sign) or sign, {})
+        one = (forms.get("1") or forms.get("o") or sign).replace("{0}", "").strip()
+        ending, accusative = _ACCUSATIVE.get(self._code, ("", ""))
+        return one.removesuffix(ending) + accusative if ending and one.endswith(ending) else one
 
     def _scaled_sum(self, match: re.Match[str]) -> str:
         """``₹1.5 लाख`` and ``$5 millones``: the currency is said behind the scale."""

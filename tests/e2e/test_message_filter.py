@@ -747,6 +747,18 @@ async def test_a_call_that_rings_when_the_user_agent_stops_may_be_tried_elsewher
         await until_readyz(server, 200)
 
 
+async def test_an_invite_that_comes_again_after_its_ack_is_no_second_call(server: Server) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        untagged = caller.to
+        await caller.establish()
+        tagged, caller.to = caller.to, untagged
+        caller.send("INVITE", cseq=1, body=HEAD + AUDIO)
+        caller.to = tagged
+        await asyncio.sleep(0.5)  # time for a call that must not come
+        assert len((await server.get("/v1/calls?sip_call_id=" + caller.call_id))[1]["calls"]) == 1
+        assert (await caller.bye()).status == 200
+
+
 async def test_a_call_that_ends_for_want_of_an_answer_takes_no_offer(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller:
         caller.send("INVITE")

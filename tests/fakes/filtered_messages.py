@@ -97,10 +97,14 @@ class FakeDialogs:
         self.lost: list[tuple[str, str]] = []
         self.has_referred = True
         self.are_ending = False
+        self.taken: set[tuple[str, str]] = set()
         self.unreadable: list[str] = []
 
     def is_ours(self, sip_call_id: str) -> bool:
         return sip_call_id == "ours"
+
+    def has_call(self, sip_call_id: str, remote_tag: str) -> bool:
+        return (sip_call_id, remote_tag) in self.taken
 
     def is_ending(self, _sip_call_id: str, _remote_tag: str) -> bool:
         return self.are_ending

@@ -157,11 +157,20 @@ class MessageFilter:
             if method == "CANCEL":  # it has no tag in To (RFC 3261 §9.1)
                 call_id = sip_message.header_value(message, "call-id")
                 self._dialogs.on_end(call_id, sip_message.from_tag(message), remote_reasons(message))
+            elif method == "INVITE" and self._is_taken(message):
+                self._c.respond(
+                    rdata, 482
+                )  # it came twice (RFC 3261 §8.2.2.2); after the ACK PJSIP would take another call
+                return True
             return False
         if method == "OPTIONS" or method not in METHODS:
             self._answer_in_dialog(rdata, method, message, dialog, is_known=in_dialog())
             return True
         return self._take_in_dialog(rdata, method, host, message, dialog)
+
+    def _is_taken(self, invite: str) -> bool:
+        """Whether an INVITE outside a dialog is that of a call that is up."""
+        return self._dialogs.has_call(sip_message.header_value(invite, "call-id"), sip_message.from_tag(invite))
 
     def _on_new_request(self, rdata: int) -> bool:
         """Look at a request that belongs to no dialog of PJSIP."""

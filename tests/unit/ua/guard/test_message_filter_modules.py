@@ -154,6 +154,14 @@ def test_a_key_by_info_may_be_written_as_the_number_of_its_event(
     assert [each[3] for each in filtered.dialogs.keys] == [key]
 
 
+def test_an_invite_that_comes_again_is_no_second_call(filtered: Filtered) -> None:
+    filtered.dialogs.taken.add(("c", "theirs"))
+    assert filtered.receive("INVITE", body=GOOD) == 482
+    assert filtered.receive("INVITE", body=GOOD, to_tag="ours") == "passed", "a re-INVITE"
+    filtered.dialogs.taken = {("c", "another's")}
+    assert filtered.receive("INVITE", body=GOOD) == "passed"
+
+
 def test_what_it_fails_on_goes_no_further(filtered: Filtered) -> None:
     filtered.library.fails = True
     assert filtered.receive("INVITE", body=GOOD) == "silence"

@@ -141,6 +141,9 @@ class Dialogs:
     def is_ours(self, _sip_call_id: str) -> bool:
         return False
 
+    def is_ending(self, _sip_call_id: str, remote_tag: str) -> bool:
+        return remote_tag == "ending"
+
     def on_notify(self, *_: object) -> bool:
         return True
 
@@ -154,7 +157,7 @@ class Dialogs:
     def ignore(self, *_: object) -> None:
         pass
 
-    on_key = on_end = on_notify_refused = ignore
+    on_key = on_end = on_notify_refused = on_unreadable = ignore
 
 
 def message_filter(data: bytes) -> None:

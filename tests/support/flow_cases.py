@@ -64,7 +64,7 @@ def shapes_of_calls(monkeypatch: pytest.MonkeyPatch) -> list[FlowShape]:
     shapes: list[FlowShape] = []
     run_pages = Flow.run_pages
 
-    def noting(flow: Flow, *given: Any, pages: Tensor, cond: Tensor, **tensors: Tensor) -> Tensor:
+    def noting(flow: Flow, *given: Any, pages: Tensor, cond: Tensor, **tensors: Any) -> Tensor:
         mel = run_pages(flow, *given, pages=pages, cond=cond, **tensors)
         assert mel.shape == cond.shape
         shapes.append(FlowShape(len(pages), cond.shape[1] // FRAMES_PER_TOKEN, pages.shape[1]))

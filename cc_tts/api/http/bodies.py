@@ -103,9 +103,10 @@ def decode(body: bytes, kind: type[T]) -> T:
     if not body:
         raise MalformedRequest("a body is needed")
     try:
-        return parsed(body, kind)
+        decoded: T = parsed(body, kind)
     except UNREADABLE as error:
         raise explained(error, kind) from None
+    return decoded
 
 
 def parsed(encoded: bytes | str, kind: Any) -> Any:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 import pytest
@@ -64,6 +64,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_bytes(stage: str, key: tuple[int, ...]) -> int:
     sizes = key[:1] if stage == "decode" else key if stage == "flow" else key[:2]
     return RUN_BYTES[stage] * math.prod(sizes)
+
+
+T = TypeVar("T")
 
 
 class Graph:
@@ -160,7 +163,7 @@ class Card:
         graph.stage, graph.key, graph.num_bytes = stage, key, num_bytes
 
 
-def _added(to: WeakSet[Any], item: Any) -> Any:
+def _added(to: WeakSet[T], item: T) -> T:
     to.add(item)
     return item
 

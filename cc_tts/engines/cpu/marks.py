@@ -1,7 +1,6 @@
 """Where a text pauses, in every script: punctuation by what Unicode calls it, as a mark that Piper's models know."""
 
 import re
-import sys
 import unicodedata
 from collections.abc import Mapping
 from typing import Final
@@ -25,8 +24,10 @@ def _kind(character: str) -> str:
     return next((mark for words, mark in _KINDS if any(word in name for word in words)), "")
 
 
+_FIRST_WITHOUT_PUNCTUATION: Final = 0x20000
+"""Planes 2 and up have ideographs, tags and private characters alone (Unicode Standard, section 2.8)."""
 MARKS: Final[Mapping[str, str]] = {
-    character: mark for character in map(chr, range(sys.maxunicode + 1)) if (mark := _kind(character))
+    character: mark for character in map(chr, range(_FIRST_WITHOUT_PUNCTUATION)) if (mark := _kind(character))
 }
 """Each punctuation mark at which speech pauses, and the ASCII mark of its kind."""
 _CLASS: Final = re.escape("".join(MARKS))

@@ -772,7 +772,7 @@ async def test_a_call_that_ends_for_want_of_an_answer_takes_no_offer(server: Ser
 
 
 @pytest.mark.slow
-async def test_a_session_whose_200_nobody_acknowledges_is_not_refreshed(build: str, tmp_path: Path) -> None:
+async def test_a_session_whose_200_nobody_acknowledges_is_not_refreshed(tmp_path: Path) -> None:
     async with (
         server_with(tmp_path) as server,
         same_process(server),

@@ -84,15 +84,16 @@ unit: $(DEVSTAMP) $(UASTAMP) ## the quick tests only, on every core
 
 test: $(DEVSTAMP) $(UASTAMP) ## everything but what is slow, as what waits for real timers; COMPLETE=1: that too, as CI does
 	$(MAKE) --no-print-directory --jobs=2 test-asterisk test-quick
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n 6 --dist worksteal --ignore=tests/unit --ignore=tests/architecture $(NOT_SLOW) --ignore-glob='*/test_asterisk*.py' --durations=25
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 8 --dist worksteal --ignore=tests/unit $(NOT_SLOW) --ignore-glob='*/test_asterisk*.py' --durations=25
 
 test-quick: # at a low priority, beside the tests with Asterisk
 	nice $(MAKE) --no-print-directory check
-	PYTEST=$(BIN)/pytest nice tests/run.sh -q -n auto $(NOT_SLOW) tests/unit tests/architecture
-	-nice $(BIN)/pytest -q --collect-only tests/integration tests/e2e >/dev/null # so that one process compiles these tests and not six at once
+	PYTEST=$(BIN)/pytest nice tests/run.sh -q -n auto $(NOT_SLOW) tests/unit
 
-test-asterisk: # they mostly wait, but not beside the others: what Asterisk records is compared frame by frame; their report is printed when they are over
-	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile -o cache_dir=.pytest_cache/asterisk tests/e2e/test_asterisk*.py >$(VENV)/test-asterisk.txt 2>&1; status=$$?; cat $(VENV)/test-asterisk.txt; exit $$status
+# They mostly wait, but not beside the others: what Asterisk records is compared frame by frame. Their report is printed when they
+# are over. Then one process compiles the other tests, so that not eight do it at once.
+test-asterisk:
+	PYTEST=$(BIN)/pytest tests/run.sh -q -n 2 --dist loadfile -o cache_dir=.pytest_cache/asterisk tests/e2e/test_asterisk*.py >$(VENV)/test-asterisk.txt 2>&1; status=$$?; nice $(BIN)/pytest -q --collect-only tests/architecture tests/integration tests/e2e >/dev/null 2>&1; cat $(VENV)/test-asterisk.txt; exit $$status
 
 fuzz: $(DEVSTAMP) ## coverage-guided fuzzing of what reads hostile bytes, with atheris; SECONDS=N, over all targets; SEED=N: the same inputs again
 	[ -e build/fuzz/atheris ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/fuzz -r requirements/fuzz.txt

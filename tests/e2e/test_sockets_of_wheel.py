@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from cc_tts.ua import pjsua2_build
-from lab.configured import ua_pid
+from lab.configured import Lend, ua_pid
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, tcp_options
 from lab.server_under_test import Server
@@ -52,8 +52,11 @@ async def answer_to_options(port: int, source: str = HOST) -> bytes:
 @pytest.mark.parametrize(
     "number", [150, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])], ids=["some", "many"]
 )
-async def test_calls_outlive_connections_that_are_opened_and_closed(server: Server, number: int) -> None:
-    async with RawCaller("silent", server.sip_port) as caller:
+async def test_calls_outlive_connections_that_are_opened_and_closed(lend: Lend, number: int) -> None:
+    async with (  # the caller sends no RTP, and 4,000 connections take a minute
+        lend(rtp__inactivity_timeout_s="0") as server,
+        RawCaller("silent", server.sip_port) as caller,
+    ):
         await caller.establish()
         first_pid, before = ua_pid(server), await num_refused(server, "connections")
         await asyncio.gather(*(asyncio.to_thread(open_and_close, server.sip_port, number) for _ in range(2)))

@@ -50,10 +50,10 @@ async def answer_to_options(port: int, source: str = HOST) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "number", [150, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(300)])], ids=["some", "many"]
+    "number", [150, pytest.param(700, marks=[pytest.mark.slow, pytest.mark.timeout(300)])], ids=["some", "many"]
 )
 async def test_calls_outlive_connections_that_are_opened_and_closed(lend: Lend, number: int) -> None:
-    async with (  # the caller sends no RTP, and 4,000 connections take a minute
+    async with (  # the caller sends no RTP, and 1,400 connections may take a minute
         lend(rtp__inactivity_timeout_s="0") as server,
         RawCaller("silent", server.sip_port) as caller,
     ):

@@ -33,7 +33,7 @@ def open_and_close(port: int, number: int) -> None:
     for _ in range(number):
         with socket.socket() as connection:
             connection.settimeout(5)
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError, TimeoutError):
                 connection.connect((HOST, port))
 
 
@@ -50,10 +50,10 @@ async def answer_to_options(port: int, source: str = HOST) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "number", [150, pytest.param(700, marks=[pytest.mark.slow, pytest.mark.timeout(300)])], ids=["some", "many"]
+    "number", [150, pytest.param(400, marks=[pytest.mark.slow, pytest.mark.timeout(300)])], ids=["some", "many"]
 )
 async def test_calls_outlive_connections_that_are_opened_and_closed(lend: Lend, number: int) -> None:
-    async with (  # the caller sends no RTP, and 1,400 connections may take a minute
+    async with (  # the caller sends no RTP, and 800 connections may take half a minute
         lend(rtp__inactivity_timeout_s="0") as server,
         RawCaller("silent", server.sip_port) as caller,
     ):

@@ -21,8 +21,7 @@ class Dialogs:
 
     def has_call(self, sip_call_id: str, remote_tag: str) -> bool:
         """Whether a caller with this Call-ID and tag is in a call."""
-        legs = (leg for leg in self._legs.values() if leg.is_incoming and not leg.is_over)
-        return any(leg.dialog == (sip_call_id, remote_tag) for leg in legs)
+        return (leg := self._leg_of(sip_call_id, remote_tag)) is not None and leg.is_incoming
 
     def is_ending(self, sip_call_id: str, remote_tag: str) -> bool:
         """Whether our BYE in this dialog is on its way. PJSUA reports the end of a call that we end before that."""

@@ -1,4 +1,4 @@
-r"""Formulas of LaTeX in the signs that the rules of each language say: ``$x = \\frac{-b}{2a}$`` as "x = (⊖b) ÷ (2 a)"."""
+r"""Formulas of LaTeX in the signs that the rules of each language say: ``$x = \frac{-b}{2a}$`` as "x = (⊖b) ÷ (2 a)"."""
 
 import re
 from typing import Final

@@ -158,9 +158,8 @@ class MessageFilter:
                 call_id = sip_message.header_value(message, "call-id")
                 self._dialogs.on_end(call_id, sip_message.from_tag(message), remote_reasons(message))
             elif method == "INVITE" and self._is_taken(message):
-                self._c.respond(
-                    rdata, 482
-                )  # it came twice (RFC 3261 §8.2.2.2); after the ACK PJSIP would take another call
+                # it came twice (RFC 3261 §8.2.2.2); after the ACK PJSIP would take another call
+                self._c.respond(rdata, 482)
                 return True
             return False
         if method == "OPTIONS" or method not in METHODS:

@@ -7,6 +7,7 @@ import re
 import secrets
 from typing import Any
 
+from cc_tts.softphone.rtp.packets import is_rtcp
 from lab.ports import HOST
 from lab.udp import Address, UdpEndpoint
 
@@ -283,14 +284,18 @@ class RawPeer(UdpEndpoint):
 
 
 class RtpEar(UdpEndpoint):
-    """Takes down RTP packets. Use it as a context manager."""
+    """Takes down RTP packets. Use it as a context manager.
+
+    It drops RTCP (RFC 5761 §4 tells the two apart): what comes is of another call, whose RTP port is the one below.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.packets: list[bytes] = []
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
-        self.packets.append(data)
+        if not is_rtcp(data):
+            self.packets.append(data)
 
     @property
     def payload_types(self) -> set[int]:

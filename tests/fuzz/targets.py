@@ -47,6 +47,7 @@ from cc_tts.text.pronunciation.replacements import with_stand_ins
 from cc_tts.text.segments import Segmenting
 from cc_tts.ua import messages
 from cc_tts.ua.client import settings_of
+from cc_tts.ua.dialogs import Dialogs
 from cc_tts.ua.guard import digest, dropped_messages, sdp_check, sdp_repair, srtp_sdp
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
@@ -135,11 +136,11 @@ def sip_text(data: bytes) -> None:
     bye.quoted(text)
 
 
-class Dialogs:
-    """The calls that messages are about, of which nothing is known but that a NOTIFY was asked for."""
+class AnyDialogs(Dialogs):
+    """The dialogs that messages are about: no call of ours, one that ends for the tag "ending", and REFER for each."""
 
-    def is_ours(self, _sip_call_id: str) -> bool:
-        return False
+    def __init__(self) -> None:
+        super().__init__({})
 
     def is_ending(self, _sip_call_id: str, remote_tag: str) -> bool:
         return remote_tag == "ending"
@@ -154,11 +155,6 @@ class Dialogs:
             return 400, ()
         return 202, ()
 
-    def ignore(self, *_: object) -> None:
-        pass
-
-    on_key = on_end = on_notify_refused = on_unreadable = ignore
-
 
 def message_filter(data: bytes) -> None:
     library = Library(data)
@@ -168,7 +164,7 @@ def message_filter(data: bytes) -> None:
             cast("Any", library),
             settings,
             policy=policy,
-            dialogs=cast("Any", Dialogs()),
+            dialogs=AnyDialogs(),
             refusal=lambda: None,
             on_refused=lambda: None,
             on_offer=lambda _codecs: None,
@@ -395,7 +391,13 @@ def mrcp_request(data: bytes) -> None:
 TARGETS: Final[Mapping[str, Target]] = {
     "sip_text": Target(sip_text, (INVITE, RESPONSE)),
     "message_filter": Target(
-        message_filter, (INVITE, RESPONSE, *(INVITE.replace(b"INVITE", other) for other in (b"INFO", b"REGISTER")))
+        message_filter,
+        (
+            INVITE,
+            INVITE.replace(b";tag=t", b""),
+            RESPONSE,
+            *(INVITE.replace(b"INVITE", other) for other in (b"INFO", b"REGISTER")),
+        ),
     ),
     "session_descriptions": Target(session_descriptions, (SDP,)),
     "digests": Target(digests, (DIGEST,), (digest.MalformedCredentials,)),

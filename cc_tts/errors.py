@@ -364,6 +364,10 @@ class RecordingStorageFull(
     """The folder of the recordings cannot be written, or less is free than is to be."""
 
 
+class RecordingsUnreadable(ServerError, code="recordings_unreadable", title="The recordings cannot be read", http=503):
+    """The folder of the recordings, or the file of one, cannot be read or changed."""
+
+
 class UnknownLexicon(Unprocessable, code="unknown_lexicon", title="Unknown lexicon"):
     """A prompt names a lexicon that does not exist (RFC 6787 completion cause lexicon-load-failure)."""
 

@@ -57,6 +57,7 @@ class RecordingStore:
         return shutil.disk_usage(self.root).free
 
     def has(self, recording_id: str) -> bool:
+        """Whether there is a file of the recording; raises ``OSError``."""
         return any(
             (folder / f"{recording_id}{suffix}").exists()
             for folder in self._folders()
@@ -65,7 +66,7 @@ class RecordingStore:
 
     def find(self, recording_id: str, tenant: str) -> tuple[RecordingInfo, Path] | None:
         """Return a recording and its WAV file, which exists once it is complete. A tenant finds its own recordings, ``""``
-        all.
+        all. Raises ``OSError``.
         """
         if not _ID.fullmatch(recording_id):
             return None
@@ -76,6 +77,7 @@ class RecordingStore:
         return None
 
     def newest(self, tenant: str, *, limit: int, call_id: str | None = None) -> list[RecordingInfo]:
+        """Return the recordings that are kept, newest first; raises ``OSError`` if a folder cannot be read."""
         found: list[tuple[float, Path]] = []
         for folder in [self.folder(tenant)] if tenant else self._folders():
             for path in _files(folder, LIVE, NOTED):
@@ -83,7 +85,7 @@ class RecordingStore:
                     found.append((path.stat().st_mtime, path))
         infos: dict[str, RecordingInfo] = {}
         for _, path in sorted(found, reverse=True):
-            if (info := _read(path)) is not None and call_id in (None, info.call_id):
+            if (info := _read_one(path)) is not None and call_id in (None, info.call_id):
                 infos.setdefault(info.recording_id, info)
                 if len(infos) >= limit:
                     break
@@ -95,7 +97,9 @@ class RecordingStore:
             self._path(info, suffix).unlink(missing_ok=True)
 
     def expire(self, before_s: float) -> int:
-        """Delete the recordings that were complete before this wall-clock time; return their number."""
+        """Delete the recordings that were complete before this wall-clock time; return their number. Raises ``OSError`` if a
+        folder cannot be read.
+        """
         num = 0
         for folder in self._folders():
             for path in _files(folder, NOTED):
@@ -108,7 +112,9 @@ class RecordingStore:
     # --- what follows the end of a recording -----------------------------------------------------------------------------
 
     def settle(self) -> list[RecordingInfo]:
-        """Complete the recordings of a process that died. Returns complete recordings whose follow-up is unfinished."""
+        """Complete the recordings of a process that died. Returns complete recordings whose follow-up is unfinished. Raises
+        ``OSError`` if a folder cannot be read.
+        """
         return [
             info
             for folder in self._folders()
@@ -117,7 +123,7 @@ class RecordingStore:
         ]
 
     def _settled(self, path: Path) -> RecordingInfo | None:
-        info = _read(path)
+        info = _read_one(path)
         if info is None or info.state != "recording":
             return info
         try:
@@ -189,7 +195,7 @@ class RecordingStore:
 
     def _folders(self) -> Iterator[Path]:
         yield self.root
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):  # nothing has been recorded yet
             yield from (each for each in self.root.iterdir() if each.name.startswith(_TENANT) and each.is_dir())
 
 
@@ -199,13 +205,23 @@ def _files(folder: Path, *suffixes: str) -> Iterator[Path]:
             names = [
                 entry.name for entry in entries if entry.name.endswith(suffixes) and not entry.name.startswith(".")
             ]
-    except OSError:
+    except FileNotFoundError:
         return
     yield from (folder / name for name in names)
 
 
 def _read(path: Path) -> RecordingInfo | None:
+    """Return ``None`` if there is no such file, or no recording in it; raises other ``OSError``."""
     try:
         return decode(path.read_bytes())
-    except (OSError, *UNREADABLE):
+    except (FileNotFoundError, *UNREADABLE):
+        return None
+
+
+def _read_one(path: Path) -> RecordingInfo | None:
+    """Return what is in one of many files. One that cannot be read does not hide the others."""
+    try:
+        return _read(path)
+    except OSError as error:
+        log.error("recording_not_read", file=path.name, detail=error.strerror)
         return None

@@ -290,6 +290,18 @@ async def test_a_recording_that_is_not_on_the_disk_yet_is_known_and_cannot_be_re
         (await api.ask("DELETE", "/v1/recordings/r1")).check_problem(409, "wrong_state")
 
 
+async def test_a_folder_of_recordings_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    folder.symlink_to(folder)
+    async with running_api(dataclasses.replace(make_config(), record=RecordConfig(dir=str(folder)))) as api:
+        api.registry.add("c1", answered=True)
+        (await api.ask("GET", "/v1/recordings")).check_problem(503, "recordings_unreadable")
+        (await api.ask("GET", "/v1/recordings/r1")).check_problem(503, "recordings_unreadable")
+        (await api.ask("DELETE", "/v1/recordings/r1")).check_problem(503, "recordings_unreadable")
+        (await api.ask("POST", "/v1/calls/c1/record", {})).check_problem(507, "recording_storage_full")
+        assert (await api.ask("GET", "/v1/calls/c1/report")).status == 200
+
+
 async def test_nothing_is_recorded_into_a_folder_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

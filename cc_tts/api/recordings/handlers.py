@@ -1,11 +1,13 @@
 """Handlers for recordings: of a call that is up, and those that are kept."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from aiohttp import web
 
+from cc_tts import logs
 from cc_tts.api.calls import ON_A_CALL, call_of
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
@@ -20,16 +22,24 @@ from cc_tts.errors import (
     RecordingNotFound,
     RecordingOff,
     RecordingStorageFull,
+    RecordingsUnreadable,
     Unprocessable,
     WrongState,
 )
 from cc_tts.recorder.info import RecordingInfo
+from cc_tts.recorder.store import RecordingStore
 
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1000
 """The most recordings in one page (unmeasured)."""
 
+OF_STORE: Final = (RecordingOff, RecordingsUnreadable)
+
 ROUTES: Final = RouteTable("Recordings")
+
+log = logs.get(__name__)
+
+T = TypeVar("T")
 
 
 @ROUTES.add(
@@ -104,21 +114,20 @@ async def stop_recording(request: web.Request) -> shapes.Recording:
         Query(CALL_ID, "Only recordings of this call."),
         Query("limit", f"At most this many, 1 to {MAX_LIMIT}; {DEFAULT_LIMIT} if left out."),
     ),
-    errors=(RecordingOff,),
+    errors=OF_STORE,
     for_tenants=True,
 )
 async def list_recordings(request: web.Request) -> shapes.Recordings:
     """Recordings that are kept, newest first."""
-    recordings, limit = request.app[CONTEXT].registry.recordings, request.query.get("limit", str(DEFAULT_LIMIT))
+    limit, call_id = request.query.get("limit", str(DEFAULT_LIMIT)), request.query.get(CALL_ID)
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MAX_LIMIT):  # noqa: PLR2004
         raise MalformedRequest(f"limit is 1 to {MAX_LIMIT}")
-    infos = await asyncio.to_thread(
-        recordings.store.newest, current_tenant(), limit=int(limit), call_id=request.query.get(CALL_ID)
-    )
+    tenant = current_tenant()
+    infos = await _stored(request, lambda store: store.newest(tenant, limit=int(limit), call_id=call_id))
     return shapes.Recordings([_view(request, info) for info in infos])
 
 
-@ROUTES.add("GET", "/v1/recordings/{id}", scope="recordings", errors=(RecordingNotFound, RecordingOff))
+@ROUTES.add("GET", "/v1/recordings/{id}", scope="recordings", errors=(RecordingNotFound, *OF_STORE))
 async def get_recording(request: web.Request) -> shapes.Recording:
     """One recording: how far it is, or how it ended."""
     live = _live(request)
@@ -129,7 +138,7 @@ async def get_recording(request: web.Request) -> shapes.Recording:
     "GET",
     "/v1/recordings/{id}/audio",
     scope="recordings",
-    errors=(RecordingNotFound, RecordingOff, WrongState),
+    errors=(RecordingNotFound, *OF_STORE, WrongState),
     content_types=("audio/wav",),
     streams=True,
     is_file=True,
@@ -146,18 +155,30 @@ async def get_recording_audio(request: web.Request) -> web.StreamResponse:
     return web.FileResponse(path, headers=headers)
 
 
-@ROUTES.add("DELETE", "/v1/recordings/{id}", scope="recordings", errors=(RecordingNotFound, RecordingOff, WrongState))
+@ROUTES.add("DELETE", "/v1/recordings/{id}", scope="recordings", errors=(RecordingNotFound, *OF_STORE, WrongState))
 async def delete_recording(request: web.Request) -> shapes.Recording:
     """Remove a recording that is complete, and its audio."""
     info, _ = await _complete(request)
-    await asyncio.to_thread(request.app[CONTEXT].registry.recordings.store.delete, info)
+    await _stored(request, lambda store: store.delete(info))
     return shapes.Recording.on_disk(info)
 
 
+async def _stored(request: web.Request, work: Callable[[RecordingStore], T]) -> T:
+    """Run ``work`` on a thread.
+
+    Raises:
+        RecordingOff, RecordingsUnreadable: there are no recordings, or the disk refuses.
+    """
+    try:
+        return await asyncio.to_thread(work, request.app[CONTEXT].registry.recordings.store)
+    except OSError as error:
+        log.error("recordings_not_read", detail=str(error))
+        raise RecordingsUnreadable(f"record.dir: {error.strerror}") from None
+
+
 async def _kept(request: web.Request) -> tuple[RecordingInfo, Path]:
-    recording_id = request.match_info["id"]
-    store = request.app[CONTEXT].registry.recordings.store
-    found = await asyncio.to_thread(store.find, recording_id, current_tenant())
+    recording_id, tenant = request.match_info["id"], current_tenant()
+    found = await _stored(request, lambda store: store.find(recording_id, tenant))
     if found is None:
         raise RecordingNotFound(f"no recording {recording_id[:80]!r}")
     return found

@@ -58,7 +58,12 @@ def _waveforms(store: RecordingStore, call_id: str, tenant: str, times_s: tuple[
     """Return the outlines of the call's recordings that had audio in this time. Waits for the disk."""
     origin_s, media_s = times_s
     found: list[Waveform] = []
-    for info in reversed(store.newest(tenant, limit=MAX_RECORDINGS, call_id=call_id)):
+    try:
+        newest = store.newest(tenant, limit=MAX_RECORDINGS, call_id=call_id)
+    except OSError as error:
+        log.warning("recordings_not_read", detail=str(error))
+        return []
+    for info in reversed(newest):
         if info.state == "saved":
             found += _outlines(store, info, max(info.created_at_s, media_s) - origin_s)
     return found

@@ -149,9 +149,9 @@ class Recordings:
         )
 
     def _prepare(self, store: RecordingStore, recording_id: str, tenant: str) -> None:
-        if store.has(recording_id):
-            raise DuplicateId(f"there is a recording {recording_id!r} already")
         try:
+            if store.has(recording_id):
+                raise DuplicateId(f"there is a recording {recording_id!r} already")
             store.prepare(tenant)
             free = store.free_bytes()
         except OSError as error:
@@ -261,7 +261,7 @@ class Recordings:
         if self._store is not None:
             for recording_id in tuple(self._live):
                 self._looked_for[recording_id] = 0
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(OSError):  # a TimeoutError is one
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     while self._live:
                         await self._look(self._store)
@@ -276,20 +276,19 @@ class Recordings:
                 await asyncio.wait_for(self._wake.wait(), LOOK_S if self._looked_for else EXPIRE_S)
             self._wake.clear()
             now_ns = self._clock.now_ns()
-            if self._must_look or any(now_ns - since_ns >= TELL_NS for since_ns in self._looked_for.values()):
-                self._must_look = False
-                await self._look(store)
-            if now_ns >= expires_ns:
-                expires_ns = now_ns + round(EXPIRE_S * NS_PER_S)
-                await self._expire(store)
+            try:
+                if self._must_look or any(now_ns - since_ns >= TELL_NS for since_ns in self._looked_for.values()):
+                    self._must_look = False
+                    await self._look(store)
+                if now_ns >= expires_ns:
+                    expires_ns = now_ns + round(EXPIRE_S * NS_PER_S)
+                    await self._expire(store)
+            except OSError as error:
+                log.error("recordings_not_read", detail=str(error))
+                self._must_look = True
 
     async def _look(self, store: RecordingStore) -> None:
-        try:
-            settled = await asyncio.to_thread(store.settle)
-        except OSError as error:
-            log.error("recordings_not_read", detail=str(error))
-            return
-        for info in settled:
+        for info in await asyncio.to_thread(store.settle):
             self.finish(info)
         now_ns = self._clock.now_ns()
         for recording_id, since_ns in tuple(self._looked_for.items()):

@@ -338,3 +338,32 @@ def test_the_url_of_an_upload_is_forgotten_once_all_is_done(tmp_path: Path) -> N
     assert store.settle() == []
     assert b"secret" not in (tmp_path / "r1.json").read_bytes()
     assert msgspec.json.decode((tmp_path / "r1.json").read_bytes())["state"] == "saved"
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_and_no_empty_list(tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    store = RecordingStore(folder)
+    assert store.newest("", limit=9) == []  # nothing was recorded yet
+    folder.symlink_to(folder)
+    for look in (
+        lambda: store.newest("", limit=9),
+        lambda: store.newest("acme", limit=9),
+        lambda: store.find("r1", ""),
+        lambda: store.expire(0.0),
+        store.settle,
+    ):
+        with pytest.raises(OSError, match="symbolic links"):
+            look()
+
+
+def test_one_recording_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    for recording_id in ("good", "bad"):
+        file = RecordingFile(plan(tmp_path, recording_id=recording_id))
+        frames(file, 3)
+        file.finish("stopped")
+    store = RecordingStore(tmp_path)
+    (tmp_path / "bad.live").unlink()
+    (tmp_path / "bad.live").mkdir()
+    assert [info.recording_id for info in store.newest("", limit=9)] == ["good"]
+    with pytest.raises(IsADirectoryError):
+        store.find("bad", "")

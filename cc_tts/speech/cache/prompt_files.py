@@ -44,6 +44,8 @@ MAX_PENDING_BYTES: Final = 16 * 1024 * 1024  # unmeasured
 BLOCK_BYTES: Final = 4096
 """The size of a file is rounded up to whole blocks, so that many small ones are bounded too."""
 STOP_TIMEOUT_S: Final = 5.0  # unmeasured
+RETRY_INTERVAL_S: Final = 10.0  # unmeasured
+"""After the disk has refused a file, it is tried again this often."""
 READ_TIMEOUT_S: Final = 2.0
 """The time that reading a file may take. After that the prompt is synthesised again, and the thread is left waiting for the
 disk. Unmeasured.
@@ -110,6 +112,7 @@ class PromptFiles:
         self._writer: asyncio.Task[None] | None = None
         self._used_from_memory: set[str] = set()
         self._is_failing = False
+        self._stopping = asyncio.Event()
         self.num_bytes = 0
 
     def __len__(self) -> int:
@@ -155,6 +158,7 @@ class PromptFiles:
 
     async def stop(self) -> None:
         """Finish writing, for a bounded time. The order of use is kept in the files' times."""
+        self._stopping.set()
         if self._writer is not None:
             await asyncio.wait({self._writer}, timeout=STOP_TIMEOUT_S)
             await cancel_all(self._writer)
@@ -218,19 +222,29 @@ class PromptFiles:
             self._writer = asyncio.create_task(self._write_pending(), name="prompt cache writer")
 
     async def _write_pending(self) -> None:
+        """Write what waits, a prompt that the disk refuses again and again until the cache stops."""
         while self._pending:
             key, prompt = next(iter(self._pending.items()))
             try:
-                await self._write(key, prompt)
-                if self._is_failing:
-                    log.info("prompt_cache_written_again")
-                self._note(is_failing=False)
-            except OSError as error:
-                if not self._is_failing:
-                    log.warning("prompt_cache_write_failed", reason=error.strerror or str(error))
-                self._note(is_failing=True)
+                while not await self._is_written(key, prompt):
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._stopping.wait(), RETRY_INTERVAL_S)
+                        return
             finally:
                 del self._pending[key]
+
+    async def _is_written(self, key: str, prompt: CachedPrompt) -> bool:
+        try:
+            await self._write(key, prompt)
+        except OSError as error:
+            if not self._is_failing:
+                log.warning("prompt_cache_write_failed", reason=error.strerror or str(error))
+            self._note(is_failing=True)
+            return False
+        if self._is_failing:
+            log.info("prompt_cache_written_again")
+        self._note(is_failing=False)
+        return True
 
     def _note(self, *, is_failing: bool) -> None:
         self._is_failing = is_failing

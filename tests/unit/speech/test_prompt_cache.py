@@ -297,6 +297,33 @@ async def test_a_full_disk_is_said_once_and_calls_go_on(
     assert kept.metrics.registry.get_sample_value("cctts_file_unwritable", {"key": "cache.disk_dir"}) == 1
 
 
+async def test_what_the_disk_refused_is_written_when_it_takes_files_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
+) -> None:
+    monkeypatch.setattr(prompt_files, "RETRY_INTERVAL_S", 0.0)
+    kept = cache(tmp_path)
+    await kept.files.start()
+    refusals = [OSError(28, "No space left on device")] * 3
+    write = atomic_file.write
+
+    def sometimes_full(*arguments: Any, **options: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        write(*arguments, **options)
+
+    monkeypatch.setattr(atomic_file, "write", sometimes_full)
+    keep(kept, 1)
+    async with asyncio.timeout(10):
+        while key(1) not in kept.files:  # noqa: ASYNC110 - the cache tells nobody
+            await asyncio.sleep(0)
+    await kept.files.stop()
+    assert kept.metrics.registry.get_sample_value("cctts_file_unwritable", {"key": "cache.disk_dir"}) == 0
+    assert [line["event"] for line in logged if line["event"].startswith("prompt_cache_w")] == [
+        "prompt_cache_write_failed",
+        "prompt_cache_written_again",
+    ]
+
+
 async def test_a_write_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = cache(tmp_path)
     await kept.files.start()

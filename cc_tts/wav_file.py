@@ -53,10 +53,17 @@ def read(path: Path, *, rate_hz: int, max_s: float) -> bytes:
 
 
 def write(path: Path, pcm: bytes, *, rate_hz: int, is_private: bool = False, chunks: bytes = b"") -> None:
-    """Write signed 16-bit mono PCM, and these RIFF chunks. ``is_private``: a new file is this user's to read only."""
+    """Write signed 16-bit mono PCM, and these RIFF chunks. ``is_private``: a new file is this user's to read only. After an
+    ``OSError`` (disk full) there is no file with a part of the audio.
+    """
     mode = 0o600 if is_private else 0o666
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(encoded(pcm, rate_hz=rate_hz, chunks=chunks))
+    try:
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(encoded(pcm, rate_hz=rate_hz, chunks=chunks))
+    except OSError:
+        if path.is_file():  # and no device
+            path.unlink()
+        raise
 
 
 def encoded(pcm: bytes, *, rate_hz: int, chunks: bytes = b"") -> bytes:

@@ -12,7 +12,6 @@ from aiohttp import WSMessage, WSMsgType, web
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api.calls import ON_A_CALL, call_of
-from cc_tts.api.http import bodies
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.media.connection import Frame, StreamConnection, serve
@@ -30,6 +29,7 @@ from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.follower import CallView
 from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.input.text_messages import StreamError, StreamId, StreamMessage
+from cc_tts.config.wording import check_keys
 from cc_tts.errors import UNREADABLE, CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import Prompt
 
@@ -142,7 +142,7 @@ class TextConnection(StreamConnection[StreamMessage]):
             raise MalformedRequest("messages are JSON in text frames")
         try:
             frame = _decoded(message.data)
-            bodies.check_keys(message.data)
+            check_keys(message.data)
         except (MalformedRequest, *UNREADABLE):
             self._message_id = _id_in(message.data)
             raise

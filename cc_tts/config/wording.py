@@ -1,14 +1,16 @@
-"""Readable messages about wrong values; msgspec uses the type names of Python and JSON."""
+"""Readable messages about wrong values; msgspec uses the type names of Python and JSON, and says nothing of equal keys."""
 
 import dataclasses
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from cc_tts.errors import did_you_mean
+from cc_tts.errors import MalformedRequest, did_you_mean
 
 _TYPES: Final = {
     "int": "a whole number",
@@ -28,6 +30,22 @@ _WORDS: Final = {"<=": "at most", ">=": "at least", "<": "below", ">": "above", 
 _INVALID_ENUM: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
 MAX_SHOWN_CHARS: Final = 60  # unmeasured
 _forms: Final[dict[str, str]] = {}
+
+
+def check_keys(encoded: bytes | str) -> None:
+    """Refuse JSON in which a key comes twice; raises ``MalformedRequest``. msgspec takes the last of equal keys."""
+    _KEYS.decode(encoded if isinstance(encoded, str) else encoded.decode())
+
+
+def _check_keys(pairs: list[tuple[str, object]]) -> None:
+    """Refuse a key that comes twice, of which other readers may take another one (RFC 8259 §4)."""
+    if len(dict(pairs)) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise MalformedRequest(f"the key {name[:MAX_SHOWN_CHARS]!r} comes twice")
+
+
+_KEYS: Final = json.JSONDecoder(object_pairs_hook=_check_keys, parse_int=str, parse_float=str)
+"""Finds equal keys; the value that it returns is of no use."""
 
 
 def form(pattern: str, words: str) -> str:

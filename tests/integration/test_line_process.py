@@ -270,6 +270,7 @@ async def test_what_a_line_cannot_do_is_reported(lines: Lines, http: aiohttp.Cli
         pytest.param("MEDIA_START connection_id:x channel:y", id="plain text in place of JSON"),
         pytest.param("[1,2]", id="no object"),
         pytest.param('{"event": 7}', id="a wrong type"),
+        pytest.param(json.dumps(START)[:-1] + ', "channel_id": "other"}', id="a key comes twice"),
         pytest.param(json.dumps({**START, "format": "opus"}), id="a format that is not taken"),
         pytest.param(json.dumps({**START, "channel_id": ""}), id="no channel"),
         pytest.param(json.dumps({**START, "channel_variables": ["x"]}), id="variables of a wrong type"),

@@ -7,9 +7,7 @@ value out of bounds. The fault is named by a JSON pointer (RFC 6901).
 
 import asyncio
 import functools
-import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -20,7 +18,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.web_protocol import RequestPayloadError
 
 from cc_tts.api.http.problems import ExpectationFailed, RequestTimeout
-from cc_tts.config.wording import MAX_SHOWN_CHARS, fields, in_words, none_of, types_at
+from cc_tts.config.wording import MAX_SHOWN_CHARS, check_keys, fields, in_words, none_of, types_at
 from cc_tts.errors import (
     UNREADABLE,
     BodyTooLarge,
@@ -125,22 +123,6 @@ def parsed(encoded: bytes | str, kind: Any) -> Any:
 @functools.cache
 def _decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
-
-
-def check_keys(encoded: bytes | str) -> None:
-    """Refuse JSON in which a key comes twice; raises ``MalformedRequest``. msgspec takes the last of equal keys."""
-    _KEYS.decode(encoded if isinstance(encoded, str) else encoded.decode())
-
-
-def _check_keys(pairs: list[tuple[str, object]]) -> None:
-    """Refuse a key that comes twice, of which other readers may take another one (RFC 8259 §4)."""
-    if len(dict(pairs)) < len(pairs):
-        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise MalformedRequest(f"the key {name[:MAX_SHOWN_CHARS]!r} comes twice")
-
-
-_KEYS: Final = json.JSONDecoder(object_pairs_hook=_check_keys, parse_int=str, parse_float=str)
-"""Finds equal keys; the value that it returns is of no use."""
 
 
 def explained(error: Exception, kind: Any) -> ClientError:

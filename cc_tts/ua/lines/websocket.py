@@ -24,7 +24,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from cc_tts import logs
 from cc_tts.config.sections.asterisk import AsteriskConfig
-from cc_tts.errors import UNREADABLE
+from cc_tts.config.wording import check_keys
+from cc_tts.errors import UNREADABLE, MalformedRequest
 from cc_tts.ua.lines.codec import FORMATS, LineCodec
 from cc_tts.ua.lines.invite import incoming_call, variables_of
 from cc_tts.ua.lines.line import Line
@@ -142,7 +143,8 @@ class WebSocketLink:
     def _take_event(self, text: str) -> None:
         try:
             event = _DECODER.decode(text)
-        except UNREADABLE as error:
+            check_keys(text)
+        except (MalformedRequest, *UNREADABLE) as error:
             raise Malformed(f"a message is not one of chan_websocket with f(json): {error}") from None
         if event.event == "MEDIA_START":
             self._start(event)

@@ -1,9 +1,12 @@
 """The media stream's socket: handshake, scopes, both ways, messages that cannot be followed, slow and dead clients."""
 
 import asyncio
+import ctypes
 import itertools
+import struct
+from asyncio.trsock import TransportSocket
 from collections.abc import AsyncIterator
-from socket import SHUT_RDWR
+from socket import SHUT_RDWR, SOL_SOCKET
 from typing import Any
 
 import numpy as np
@@ -184,6 +187,24 @@ async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, mo
             while (await socket.receive()).type in (WSMsgType.PING, WSMsgType.TEXT, WSMsgType.BINARY):
                 pass
     await eventually(lambda: not api.call.followers)
+
+
+async def test_a_talking_client_whose_host_vanishes_is_dropped_long_before_a_silent_one(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "PING_INTERVAL_S", 0.1)
+    monkeypatch.setattr(connection, "UNACKED_TIMEOUT_S", 0.5)
+    async with api.connect("?direction=talk") as socket:
+        await socket.send_bytes(sound(100))
+        await eventually(lambda: api.call.followers)
+        take_nothing(socket.get_extra_info("socket"))
+        await eventually(lambda: not api.call.followers, timeout_s=connection.PONG_TIMEOUT_S / 3)
+
+
+def take_nothing(tcp: TransportSocket) -> None:
+    """Have the kernel drop all that comes for this connection, acknowledgements included, as if its host were gone."""
+    drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))  # BPF_RET, 0 bytes
+    tcp.setsockopt(SOL_SOCKET, 26, struct.pack("HL", 1, ctypes.addressof(drop_all)))  # SO_ATTACH_FILTER of Linux
 
 
 async def test_the_clients_own_pings_are_answered(api: Served) -> None:

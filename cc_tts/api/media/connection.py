@@ -5,7 +5,8 @@
     outbox ─▸ encode ─▸ socket
     socket ─▸ receive_all ─▸ follow ─▸ InputStream
 
-The client is pinged; one that answers nothing for :data:`PONG_TIMEOUT_S` is broken off, and one that takes nothing for
+The client is pinged; one that answers nothing for :data:`PONG_TIMEOUT_S`, or whose host acknowledges nothing for
+:data:`UNACKED_TIMEOUT_S`, is broken off, and one that takes nothing for
 :data:`.SEND_TIMEOUT_S` is closed with 1013. A message that cannot be followed is answered by ``error`` and the stream goes
 on; :data:`MAX_FAULTS` of them in a row close with 1008. The end of the outbox closes with 1000.
 """
@@ -14,6 +15,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from socket import IPPROTO_TCP, TCP_USER_TIMEOUT
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
@@ -28,9 +30,13 @@ from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.errors import UNREADABLE, CcTtsError, MalformedRequest
 
-PING_INTERVAL_S: Final = 20.0  # unmeasured
+PING_INTERVAL_S: Final = 5.0  # unmeasured
+UNACKED_TIMEOUT_S: Final = 10.0  # unmeasured
+"""A client's host that has acknowledged nothing for this time counts as gone: its caller would hear silence. Longer than
+:data:`.SEND_TIMEOUT_S`, since the kernel also counts the time for which a client reads nothing.
+"""
 PONG_TIMEOUT_S: Final = 60.0  # unmeasured
-"""A client that has sent nothing for this time, not even a pong, counts as gone."""
+"""A client that has sent nothing for this time, not even a pong, counts as gone, although its host is there."""
 PING_SEND_TIMEOUT_S: Final = 5.0  # unmeasured
 MAX_MESSAGES_PER_S: Final = 1000
 """The most messages of one client that are read in a second; others are read later. Unmeasured."""
@@ -91,6 +97,7 @@ class StreamConnection(ABC, Generic[T]):
         """
         log.info(self.event("opened"), **self.fields)
         self._heard_s = self._loop.time()
+        _limit_unacked(socket)
         try:
             await websocket.serve(
                 socket,
@@ -151,6 +158,12 @@ class StreamConnection(ABC, Generic[T]):
             self._has_logged_fault = True
             log.warning(self.event("message_refused"), code=error.code, **self.fields)
         self.refuse(error)
+
+
+def _limit_unacked(socket: Socket) -> None:
+    """Have the kernel break the connection off if what we send is not acknowledged (RFC 5482)."""
+    if (tcp := socket.get_extra_info("socket")) is not None:  # none if the client has gone
+        tcp.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, round(UNACKED_TIMEOUT_S * 1000))
 
 
 async def serve(

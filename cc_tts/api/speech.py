@@ -126,7 +126,7 @@ async def get_utterance(request: web.Request) -> views.Utterance:
     return views.Utterance.of(utterance, words=words)
 
 
-@ROUTES.add("GET", "/v1/voices", scope="read", for_tenants=True, mounts=(ELEVENLABS,))
+@ROUTES.add("GET", "/v1/voices", scope="read", for_tenants=True, ignores_unknown_query=True, mounts=(ELEVENLABS,))
 async def list_voices(request: web.Request) -> views.Voices:
     """List the voices of the configured engine."""
     return views.Voices([views.Voice.of(voice) for voice in request.app[CONTEXT].speech_source.engine.voices()])

@@ -210,6 +210,10 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", CALLS, {"to": BOB, "speak": {"ssml": '<speak><voice name="x">a</voice></speak>'}}, 422, "unknown_voice",
      ("/speak/ssml",)),
     ("POST", CALLS, {"to": BOB, "speak": {"text": "hi", "voice": "x"}}, 422, "unknown_voice", ("/speak/voice",)),
+    ("POST", "/v1/calls/c1/speak?voice=en-gb", {"text": "hi"}, 400, "malformed", ()),
+    ("POST", "/v1/calls/c1/hangup?sip_code=486", {}, 400, "malformed", ()),
+    ("GET", "/v1/lexicons?name=a", None, 400, "malformed", ()),
+    ("GET", "/v1/recordings?callid=c1", None, 400, "malformed", ()),
     ("POST", CALLS, {"to": BOB, "voice": "x", "speak": "hi"}, 422, "unknown_voice", ("/voice",)),
     (
         "POST",
@@ -234,6 +238,15 @@ async def test_bad_request(
     answered.check_problem(status, code, *pointers)
     assert not [*api.registry.prompts.values()]
     assert not api.registry.prompts
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz?probe=1", "/v1/voices?show_legacy=true", "/v1/models?api-version=2024-10-21", "/console/?_=17"]
+)
+async def test_probes_browsers_and_vendors_clients_may_send_query_parameters_of_their_own(
+    api: RunningApi, path: str
+) -> None:
+    assert (await api.ask("GET", path)).status == 200
 
 
 async def test_method_not_allowed_names_the_methods(api: RunningApi) -> None:

@@ -36,8 +36,8 @@ async def api(spans: list[Span]) -> AsyncIterator[RunningApi]:
 
 async def test_a_command_is_a_span_of_its_clients_trace(api: RunningApi, spans: list[Span]) -> None:
     with capture_logs() as lines:
-        await api.ask("POST", "/v1/calls/c1/speak?x=secret", {"text": "the secret"}, headers=KNOWN | TRACED)
-        await api.ask("POST", "/v1/calls/nobody/stop", {}, headers=KNOWN)
+        await api.ask("POST", "/v1/calls/c1/speak", {"text": "the secret"}, headers=KNOWN | TRACED)
+        await api.ask("POST", "/v1/calls/c1/stop?x=secret", {}, headers=KNOWN)
     first, second = spans
     assert (first.name, first.kind, first.parent) == ("POST /v1/calls/{id}/speak", "server", CLIENT)
     assert first.attributes == {
@@ -45,7 +45,7 @@ async def test_a_command_is_a_span_of_its_clients_trace(api: RunningApi, spans: 
         "http.route": "/v1/calls/{id}/speak",
         "http.response.status_code": 201,
     }
-    assert (second.parent, second.attributes["http.response.status_code"], second.error) == (None, 404, "")
+    assert (second.parent, second.attributes["http.response.status_code"], second.error) == (None, 400, "")
     (line,) = [line for line in lines if line["event"] == "request_refused"]
     assert (line["trace_id"], line["span_id"]) == (second.context.trace_id, second.context.span_id)
 

@@ -234,12 +234,14 @@ def _check_node(request: web.Request) -> None:
 
 
 def _check_query(request: web.Request, route: Route) -> None:
-    """Refuse unknown and repeated query parameters, if the route has any parameters."""
-    known = [] if route.ignores_unknown_query else [query.name for query in route.query]
-    for name in request.query if known else ():
+    """Refuse unknown and repeated query parameters. Probes and browsers, which send no token, add some of their own."""
+    if route.ignores_unknown_query or route.scope is None:
+        return
+    known = [query.name for query in route.query]
+    for name in request.query:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise MalformedRequest(f"no query parameter {name[:40]!r}; known here: {', '.join(known)}{hint}")
+            hint = f"known here: {', '.join(known)}{did_you_mean(name, known)}" if known else "this path takes none"
+            raise MalformedRequest(f"no query parameter {name[:40]!r}; {hint}")
         if len(request.query.getall(name)) > 1:
             raise MalformedRequest(f"the query parameter {name} comes twice")
 

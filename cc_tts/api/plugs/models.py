@@ -43,7 +43,7 @@ class Models(msgspec.Struct, frozen=True):
     object: Literal["list"] = "list"
 
 
-@ROUTES.add("GET", "/v1/models", scope="read", response=Models, for_tenants=True)
+@ROUTES.add("GET", "/v1/models", scope="read", response=Models, for_tenants=True, ignores_unknown_query=True)
 async def list_models(request: web.Request) -> web.Response:
     """List the values of model that clients look for; in the shape of the service below its name."""
     if request.path.startswith(DEEPGRAM):
@@ -52,7 +52,9 @@ async def list_models(request: web.Request) -> web.Response:
     return bodies.response(ELEVENLABS_MODELS if is_elevenlabs else Models())
 
 
-@ROUTES.add("GET", "/v1/models/{model}", scope="read", errors=(ModelNotFound,), for_tenants=True)
+@ROUTES.add(
+    "GET", "/v1/models/{model}", scope="read", errors=(ModelNotFound,), for_tenants=True, ignores_unknown_query=True
+)
 async def get_model(request: web.Request) -> Model:
     """Show one of the models."""
     if (name := request.match_info["model"]) not in MODELS:

@@ -147,7 +147,7 @@ async def create_speech(request: web.Request, body: AudioSpeech) -> web.StreamRe
         return await respond(request, speech, Output(body.format, body.rate_hz), headers).send()
 
 
-@ROUTES.add("GET", "/v1/audio/voices", scope="read", for_tenants=True)
+@ROUTES.add("GET", "/v1/audio/voices", scope="read", for_tenants=True, ignores_unknown_query=True)
 async def list_speech_voices(request: web.Request) -> SpeechVoices:
     """List the values of voice: aliases, then voices."""
     context = request.app[CONTEXT]

@@ -111,14 +111,16 @@ async def convert_as_stream_with_timestamps(request: web.Request, body: TextToSp
     return await _respond(request, body, _Timed)
 
 
-@ROUTES.add("GET", "/v2/voices", scope="read", for_tenants=True)
+@ROUTES.add("GET", "/v2/voices", scope="read", for_tenants=True, ignores_unknown_query=True)
 async def list_voices_in_pages(request: web.Request) -> VoicePage:
     """List the voices, all in one page."""
     voices = voices_of(request)
     return VoicePage(voices, total_count=len(voices))
 
 
-@ROUTES.add("GET", "/v1/voices/{voice}", scope="read", errors=(UnknownVoice,), for_tenants=True)
+@ROUTES.add(
+    "GET", "/v1/voices/{voice}", scope="read", errors=(UnknownVoice,), for_tenants=True, ignores_unknown_query=True
+)
 async def get_voice(request: web.Request) -> Voice:
     """Show one of the voices."""
     name = request.match_info["voice"]
@@ -128,7 +130,7 @@ async def get_voice(request: web.Request) -> Voice:
     return found[0]
 
 
-@ROUTES.add("GET", "/v1/user", scope="read", for_tenants=True)
+@ROUTES.add("GET", "/v1/user", scope="read", for_tenants=True, ignores_unknown_query=True)
 async def get_user(request: web.Request) -> User:
     """Show whose token it is, and how many characters of today are used up."""
     tenants, tenant = request.app[CONTEXT].tenants, current_tenant()

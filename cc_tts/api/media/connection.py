@@ -161,7 +161,7 @@ class StreamConnection(ABC, Generic[T]):
 
 
 def _limit_unacked(socket: Socket) -> None:
-    """Have the kernel break the connection off if what we send is not acknowledged (RFC 5482)."""
+    """Have the kernel break the connection off if what we send is not acknowledged (``tcp(7)``)."""
     if (tcp := socket.get_extra_info("socket")) is not None:  # none if the client has gone
         tcp.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, round(UNACKED_TIMEOUT_S * 1000))
 

@@ -3,8 +3,8 @@ the event loop.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar, Final
 
 from cc_tts import logs
 from cc_tts.calls.call import Call
@@ -49,7 +49,7 @@ class CallRegistry:
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
         self._was_degraded = False
-        services.ua.listen(self)
+        services.ua.listener = self
 
     @property
     def draining(self) -> bool:
@@ -197,36 +197,15 @@ class CallRegistry:
 
     def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
         try:
-            if not isinstance(message, messages.CallAudio):
-                self._dispatch(message)
-            elif (call := self._table.live.get(message.call_id)) is not None:
-                call.audio.deliver(message, payload)
+            if isinstance(message, messages.CallAudio):
+                if (call := self._table.live.get(message.call_id)) is not None:
+                    call.audio.deliver(message, payload)
+            elif (handle := self._handlers.get(type(message))) is not None:
+                handle(self, message)
+            elif isinstance(message, messages.CallReport):
+                self._on_call_report(message)
         except Exception:
             log.exception("report_failed", report=type(message).__name__)
-
-    def _dispatch(self, message: Message) -> None:
-        match message:
-            case messages.IncomingCall():
-                self.incoming.take(message)
-            case messages.CallSnapshot():
-                self._adopt(message)
-            case messages.InviteRefused():
-                self._refused()
-            case (
-                messages.RequestsRefused()
-                | messages.AssertionsFailed()
-                | messages.HepCounts()
-                | messages.ReportsPublished()
-            ):
-                self._count(message)
-            case messages.MediaLateness():
-                self._note_lateness()
-            case messages.RegistrationChanged():
-                self._note_registration(message)
-            case messages.RecordingStarted() | messages.RecordingOver() | messages.RecorderLost():
-                self.services.recordings.on_report(message)
-            case messages.CallReport():
-                self._on_call_report(message)
 
     # ----------------------------------------------------------------------------------------------------------------------
 
@@ -263,27 +242,43 @@ class CallRegistry:
         registrar = self.services.config.registration.registrar
         self._metrics.registered.labels(registrar=registrar).set(message.registered)
 
-    def _note_lateness(self) -> None:
+    def _note_lateness(self, _lateness: messages.MediaLateness | None = None) -> None:
         self._metrics.ua_media_lateness.set(self.services.ua.lateness.p99_ms / 1000)
         self._metrics.ua_refusing_lateness.set(self.services.ua.lateness.refusing)
 
-    def _count(self, message: Message) -> None:
-        match message:
-            case messages.ReportsPublished(counts=results):
-                for result, count in results.items():
-                    self._metrics.quality_reports.labels(result=result).inc(count)
-            case messages.RequestsRefused(counts=counts):
-                for cause, count in counts.items():
-                    self._metrics.sip_refused.labels(cause=cause).inc(count)
-            case messages.AssertionsFailed(count=count):
-                self._metrics.ua_failed_assertions.inc(count)
-            case messages.HepCounts(sent=sent, dropped=dropped):
-                self._metrics.hep_packets.labels(result="sent").inc(sent)
-                self._metrics.hep_packets.labels(result="dropped").inc(dropped)
+    def _count_refused_requests(self, refused: messages.RequestsRefused) -> None:
+        for cause, count in refused.counts.items():
+            self._metrics.sip_refused.labels(cause=cause).inc(count)
 
-    def _refused(self) -> None:
+    def _count_quality_reports(self, published: messages.ReportsPublished) -> None:
+        for result, count in published.counts.items():
+            self._metrics.quality_reports.labels(result=result).inc(count)
+
+    def _count_hep_packets(self, counted: messages.HepCounts) -> None:
+        self._metrics.hep_packets.labels(result="sent").inc(counted.sent)
+        self._metrics.hep_packets.labels(result="dropped").inc(counted.dropped)
+
+    def _refused(self, _refused: messages.InviteRefused) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()
         now_ns = self.services.clock.now_ns()
         if self._overload_ns is None or ms_between(self._overload_ns, now_ns) >= OVERLOAD_EVENT_INTERVAL_S * 1000:
             self._overload_ns = now_ns
             self.events.publish(types.ServerOverloaded(calls=len(self._table.live), draining=self.draining))
+
+    _handlers: ClassVar[Mapping[type[Message], Callable[["CallRegistry", Any], None]]] = {
+        messages.IncomingCall: lambda registry, invite: registry.incoming.take(invite),
+        messages.CallSnapshot: _adopt,
+        messages.InviteRefused: _refused,
+        messages.RequestsRefused: _count_refused_requests,
+        messages.AssertionsFailed: lambda registry, failed: registry.services.metrics.ua_failed_assertions.inc(
+            failed.count
+        ),
+        messages.HepCounts: _count_hep_packets,
+        messages.ReportsPublished: _count_quality_reports,
+        messages.MediaLateness: _note_lateness,
+        messages.RegistrationChanged: _note_registration,
+        messages.RecordingStarted: lambda registry, report: registry.recordings.on_report(report),
+        messages.RecordingOver: lambda registry, report: registry.recordings.on_report(report),
+        messages.RecorderLost: lambda registry, report: registry.recordings.on_report(report),
+    }
+    """What is done with a report that is not about one live call."""

@@ -166,6 +166,7 @@ class _UaProcess:
                 return
             case messages.ActivePjsuaCalls(count=count):
                 self.active_pjsua_calls = count
+                self._client.publish_free_calls()
             case messages.MediaLateness():
                 self.lateness = message
             case messages.SnapshotComplete():
@@ -174,10 +175,12 @@ class _UaProcess:
             case messages.IncomingCall(call_id=call_id) | messages.CallSnapshot(call_id=call_id):
                 self.call_ids.add(call_id)
                 self.sip_call_ids[call_id] = message.sip_call_id
+                self._client.publish_free_calls()
             case messages.CallEnded(call_id=call_id):
                 self.call_ids.discard(call_id)
                 self.sip_call_ids.pop(call_id, None)
-        self._client.on_report(message, payload)
+                self._client.publish_free_calls()
+        self._client.listener.on_ua_message(message, payload)
         if isinstance(message, messages.CallEnded):
             self._client.renew(self)
 
@@ -200,11 +203,12 @@ class UaClient:
         on_dispatcher_down: Callable[[], None] = lambda: None,
         asked: Mapping[str, adoption.AskedChild] = MappingProxyType({}),
     ) -> None:
+        self.listener: UaListener
+        """Receives all reports; it is set before the processes are started or adopted."""
         self._config = config
         self._asked = asked
         everyone = settings_of(config)
         self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
-        self._listener: UaListener | None = None
         self._accepting = True
         self._trace_serials = itertools.count(1)
         self._is_started = False
@@ -227,9 +231,6 @@ class UaClient:
                 on_ready=lambda _hello: self._brief_dispatcher(),
                 on_down=lambda reason: None if reason == STOPPED else on_dispatcher_down(),
             )
-
-    def listen(self, listener: UaListener) -> None:
-        self._listener = listener
 
     async def adopt(self) -> None:
         """Adopt the processes that have outlived another server, with their calls. They take no new calls before
@@ -339,10 +340,14 @@ class UaClient:
             UserAgentUnavailable: it is not up.
         """
         process = self._process_of(getattr(message, "call_id", ""))
-        if process is not None:
-            self._send_to(process, message, payload)
-        elif self._roomiest.free_calls == DOWN:
-            raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
+        if process is None:
+            if self._roomiest.free_calls == DOWN:
+                raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
+            return
+        try:
+            process.supervisor.send(message, payload)
+        except ProcessFailed as error:
+            raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
     def originate(self, message: messages.Originate, *, beside: str = "") -> None:
         """Place a call: in the UA process of the call ``beside``, else in the one with the most room.
@@ -351,9 +356,13 @@ class UaClient:
             UserAgentUnavailable: it is not up.
         """
         process = self._process_of(beside) or self._roomiest
-        self._send_to(process, message)
         process.call_ids.add(message.call_id)
-        self._publish_free_calls()
+        try:
+            self.send(message)
+        except UserAgentUnavailable:
+            process.call_ids.discard(message.call_id)
+            raise
+        self.publish_free_calls()
 
     def are_together(self, *call_ids: str) -> bool:
         """Whether these calls are in the same UA process."""
@@ -365,12 +374,6 @@ class UaClient:
     @property
     def _roomiest(self) -> _UaProcess:
         return max(self._processes, key=lambda each: each.free_calls)
-
-    def _send_to(self, process: _UaProcess, message: Message, payload: bytes = b"") -> None:
-        try:
-            process.supervisor.send(message, payload)
-        except ProcessFailed as error:
-            raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
     async def trace(self, call_id: str, sip_call_id: str) -> messages.CallTrace:
         """Return the SIP messages of a live or ended call. Every process is asked, as it is not known which one had it.
@@ -399,12 +402,6 @@ class UaClient:
         for process in self._everyone:
             process.send_if_up(messages.EndNoted(call_id))
 
-    def on_report(self, message: Message, payload: bytes = b"") -> None:
-        assert self._listener is not None
-        if isinstance(message, messages.IncomingCall | messages.CallEnded | messages.ActivePjsuaCalls):
-            self._publish_free_calls()
-        self._listener.on_ua_message(message, payload)
-
     def renew(self, process: _UaProcess) -> None:
         """Restart a process of another version once it has no calls."""
         if process.is_adopted and not process.call_ids and process.build.get("cc_tts") != __version__:
@@ -412,19 +409,17 @@ class UaClient:
             process.supervisor.restart(f"it is of cc-tts {process.build.get('cc_tts')}, and has no more calls")
 
     def on_process_ready(self, process: _UaProcess) -> None:
-        assert self._listener is not None
         if not self._accepting:
             process.send_if_up(self._acceptance)
         if process.reloaded is not None:  # it may have been started with the former settings
             process.send_if_up(process.reloaded)
-        self._publish_free_calls()
+        self.publish_free_calls()
         if process in self._processes:
-            self._listener.on_ua_ready(process.build)
+            self.listener.on_ua_ready(process.build)
 
     def on_process_down(self, reason: str, call_ids: Collection[str]) -> None:
-        assert self._listener is not None
-        self._publish_free_calls()
-        self._listener.on_ua_down(reason, call_ids)
+        self.publish_free_calls()
+        self.listener.on_ua_down(reason, call_ids)
 
     def _brief_dispatcher(self) -> None:
         """Tell a dispatcher that has just started everything that it missed."""
@@ -434,9 +429,10 @@ class UaClient:
                 self._dispatcher.send(
                     messages.AssignCalls(process=number, sip_call_ids=tuple(process.sip_call_ids.values()))
                 )
-        self._publish_free_calls()
+        self.publish_free_calls()
 
-    def _publish_free_calls(self) -> None:
+    def publish_free_calls(self) -> None:
+        """Tell the dispatcher, if there is one, how many calls each process takes."""
         if self._dispatcher is not None and self._dispatcher.state is ProcessState.READY:
             with contextlib.suppress(ProcessFailed):  # a process that is down gets them when it is up again
                 self._dispatcher.send(messages.SetFreeCalls(tuple(each.free_calls for each in self._processes)))

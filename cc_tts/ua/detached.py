@@ -94,12 +94,11 @@ class ServerLink:
     Runs on: the SIP thread, except :meth:`read`.
     """
 
-    def __init__(self, channel: ChildChannel, media: Callable[[Message, bytes], bool]) -> None:
+    def __init__(self, channel: ChildChannel) -> None:
         self.channel = channel
         self.commands: deque[Message | Successor | None] = deque()
         """The commands of all servers, in order. ``None``: the channel to one has ended, after all its commands."""
         self.is_detached = False
-        self._media = media
         self._socket: AdoptionSocket | None = None
 
     def listen(self, path: str) -> None:
@@ -115,11 +114,18 @@ class ServerLink:
         """Whether another server could adopt this process."""
         return self._socket is not None
 
-    def read(self) -> None:
-        """Read from the server, and from each server after it. Runs on: the reader thread."""
+    def read(self, take_media: Callable[[Message, bytes], bool]) -> None:
+        """Read from the server, and from each server after it. ``take_media`` carries out a command and returns true if it
+        is about media; all others become :attr:`commands`. Runs on: the reader thread.
+        """
+
+        def on_record(message: Message, payload: bytes) -> None:
+            if not take_media(message, payload):
+                self.commands.append(message)
+
         channel = self.channel
         while True:
-            child.read(channel, self._on_record)
+            child.read(channel, on_record)
             self.commands.append(None)
             if self._socket is None:
                 return
@@ -130,10 +136,6 @@ class ServerLink:
             self.commands.append(successor)
             successor.decided.wait()
             channel = successor.channel
-
-    def _on_record(self, message: Message, payload: bytes) -> None:
-        if not self._media(message, payload):
-            self.commands.append(message)
 
     def close(self) -> None:
         self.channel.close()

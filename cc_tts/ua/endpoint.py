@@ -242,9 +242,7 @@ class UserAgent(Agent[Leg]):
 
     # --- signalling ------------------------------------------------------------------------------------------------
 
-    def command(self, message: Message) -> None:
-        """Carry out a command of the server; if PJSIP refuses it, :class:`.CommandFailed` is sent."""
-        SipThread.check()
+    def _execute_other(self, message: Message) -> None:
         match message:
             case messages.ApplySettings():
                 self._apply(message)
@@ -255,9 +253,10 @@ class UserAgent(Agent[Leg]):
             case messages.SendTrace():
                 self._tracer.answer(message)
             case _:
-                super().command(message)
+                super()._execute_other(message)
 
     def _execute(self, call: Leg, message: messages.CallCommand) -> None:
+        """If PJSIP refuses the command, :class:`.CommandFailed` is sent."""
         name, method = _LEG_COMMANDS[type(message)]
         with self._attempt(call, name):
             method(call, message)

@@ -74,20 +74,12 @@ class FakeUa:
         self.lead_in_ms: dict[str, int] = {}
         self.placed_beside: dict[str, str] = {}
         self.has_one_process = True
-        self._listener: UaListener | None = None
+        self.listener: UaListener
         self._calls = 0
-
-    def listen(self, listener: UaListener) -> None:
-        self._listener = listener
 
     @property
     def is_full(self) -> bool:
         return self.is_ready and len(self.active_calls) >= self.max_calls
-
-    @property
-    def listener(self) -> UaListener:
-        assert self._listener is not None
-        return self._listener
 
     @property
     def lets_calls_in(self) -> bool:

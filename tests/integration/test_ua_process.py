@@ -58,7 +58,7 @@ def config_for(port: int) -> Config:
 @pytest.fixture
 async def ua() -> AsyncIterator[tuple[UaClient, Listener]]:
     client, listener = UaClient(config_for(free_ports(2)), clock=MonotonicClock()), Listener()
-    client.listen(listener)
+    client.listener = listener
     yield client, listener
     await client.stop()
 
@@ -83,7 +83,7 @@ async def test_it_starts_and_stops(ua: tuple[UaClient, Listener]) -> None:
 async def test_it_says_when_it_has_read_whether_to_let_calls_in() -> None:
     port = free_ports(2)
     client = UaClient(config_for(port), clock=MonotonicClock())
-    client.listen(Listener())
+    client.listener = Listener()
     await client.start()
     try:
         client.set_accepting(accepting=False)
@@ -119,7 +119,7 @@ async def test_a_report_that_cannot_be_sent_costs_no_other_call() -> None:
     port = free_ports(2)
     config = dataclasses.replace(config_for(port), quality=QualityConfig(collector="sip:vq@192.0.2.1"))
     client, listener = UaClient(config, clock=MonotonicClock()), Listener()
-    client.listen(listener)
+    client.listener = listener
     await client.start()
     await one_call(client, listener, port)
     assert await client.reload(config, renew_tls=False) == {}, "it lives"
@@ -138,7 +138,7 @@ async def test_it_stops_in_good_order_while_a_report_of_a_call_has_no_answer(*, 
             registration=RegistrationConfig(registrar=f"sip:{at_far_side}" if is_registered else "", username="greet"),
         )
         client, listener = UaClient(config, clock=MonotonicClock()), Listener()
-        client.listen(listener)
+        client.listener = listener
         await client.start()
         if is_registered:
             await far_side.expect("REGISTER")
@@ -158,7 +158,7 @@ async def test_the_port_is_taken() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", port))
         client = UaClient(config_for(port), clock=MonotonicClock())
-        client.listen(Listener())
+        client.listener = Listener()
         with pytest.raises(ProcessFailed, match=f"127.0.0.1:{port}/udp"):
             await client.start()
     assert client.supervisors[0].pid is None

@@ -108,12 +108,16 @@ class LineAgent(Agent[Line]):
 
     # --- the server ----------------------------------------------------------------------------------------------------
 
-    def command(self, message: Message) -> None:
-        if isinstance(message, messages.ApplySettings):
-            logs.set_level(message.settings.log.level)
-            self._send(messages.SettingsApplied(refused={}))
-        else:
-            super().command(message)
+    def _execute_other(self, message: Message) -> None:
+        match message:
+            case messages.ApplySettings(settings=settings):
+                logs.set_level(settings.log.level)
+                self._send(messages.SettingsApplied(refused={}))
+            case messages.Bridge(call_id=call_id, other_call_id=other_call_id, bridge_id=bridge_id):
+                for each in (call_id, other_call_id):
+                    self._send(messages.Unbridged(each, bridge_id, "failed"))
+            case _:
+                super()._execute_other(message)
 
     def _execute(self, call: Line, message: messages.CallCommand) -> None:
         call.command(message)

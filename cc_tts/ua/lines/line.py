@@ -101,9 +101,6 @@ class Line(ServedCall):
                 self.media.meter.look(self._clock.now_ns())
             case messages.AllowRefers() | messages.WithholdKeys():
                 pass  # no REFER comes by a line, and no bridge passes its keys
-            case messages.Bridge(other_call_id=other_call_id, bridge_id=bridge_id):
-                for call_id in (self.call_id, other_call_id):
-                    self._send(messages.Unbridged(call_id, bridge_id, "failed"))
             case _:
                 self._refuse(message)
 

@@ -12,7 +12,7 @@ class Command(Message, frozen=True):
 
 
 class CallCommand(Command, frozen=True):
-    """A command that is about one call."""
+    """A command on one call, which is not carried out if the call is over."""
 
     call_id: str
 
@@ -38,9 +38,10 @@ class ApplySettings(Command, frozen=True):
     renew_tls: bool
 
 
-class SendTrace(CallCommand, frozen=True):
+class SendTrace(Command, frozen=True):
     """Send the messages of a live or ended call, as :class:`CallTrace` with this serial."""
 
+    call_id: str
     sip_call_id: str
     serial: int
 
@@ -121,18 +122,21 @@ class TellReferrer(CallCommand, frozen=True):
 OnHangup = Literal["end", "keep"]
 
 
-class Bridge(CallCommand, frozen=True):
+class Bridge(Command, frozen=True):
     """Let the far sides of two calls hear each other and get each other's keys. ``on_hangup``: what happens to the other
     call when one of them ends.
     """
 
+    call_id: str
     other_call_id: str
     bridge_id: str
     on_hangup: OnHangup = "end"
 
 
-class Unbridge(CallCommand, frozen=True):
+class Unbridge(Command, frozen=True):
     """End the bridge that the call is part of."""
+
+    call_id: str
 
 
 class WithholdKeys(CallCommand, frozen=True):
@@ -141,9 +145,10 @@ class WithholdKeys(CallCommand, frozen=True):
     withheld: bool
 
 
-class Originate(CallCommand, frozen=True):
+class Originate(Command, frozen=True):
     """Place a call. Refusals and timeouts come back as :class:`CallEnded`."""
 
+    call_id: str
     to: str
     from_: str
     headers: dict[str, str]

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
+
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
@@ -60,31 +62,33 @@ class Agent(ABC, Generic[C]):
     def _execute(self, call: C, message: messages.CallCommand) -> None:
         """Carry out a command on a call that is not over."""
 
+    def _execute_other(self, message: Message) -> None:
+        """Carry out a command that is not about one call, or that only this kind of process knows."""
+        log.error("unexpected_command", command=type(message).__name__)
+
     def command(self, message: Message) -> None:
+        """Carry out a command of the server."""
         match message:
             case messages.SetAccepting():
                 self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
                 self._send(messages.AcceptingSet(accepting=message.accepting))
             case messages.Hangup(tail_ms=tail_ms) if tail_ms:
-                self._tails.append((self._clock.now_ns() + tail_ms * NS_PER_MS, message))
+                hangup = msgspec.structs.replace(message, tail_ms=0)
+                self._tails.append((self._clock.now_ns() + tail_ms * NS_PER_MS, hangup))
             case messages.StartRecording() | messages.SetRecordingPaused() | messages.StopRecording():
                 call = self._calls.get(message.call_id)
                 self._recordings.command(message, None if call is None or call.is_over else call.media.record)
-            case messages.CallCommand():
-                self._command_call(message)
+            case messages.CallCommand(call_id=call_id):
+                if not isinstance(message, messages.KeepRecord | messages.AllowRefers | messages.MeasureLevels):
+                    self._unanswered.discard(call_id)
+                call = self._calls.get(call_id)
+                if call is None or call.is_over:
+                    return  # it ended while the command was on its way; CallEnded reports that
+                if isinstance(message, messages.SetListening):
+                    (self._heard.add if message.directions else self._heard.discard)(call_id)
+                self._execute(call, message)
             case _:
-                log.error("unexpected_command", command=type(message).__name__)
-
-    def _command_call(self, message: messages.CallCommand) -> None:
-        call_id = message.call_id
-        if not isinstance(message, messages.KeepRecord | messages.AllowRefers | messages.MeasureLevels):
-            self._unanswered.discard(call_id)
-        call = self._calls.get(call_id)
-        if call is None or call.is_over:
-            return  # it ended while the command was on its way; CallEnded reports that
-        if isinstance(message, messages.SetListening):
-            (self._heard.add if message.directions else self._heard.discard)(call_id)
-        self._execute(call, message)
+                self._execute_other(message)
 
     def _end_tails(self) -> None:
         """Carry out the hang-ups whose silence has been sent."""
@@ -92,7 +96,7 @@ class Agent(ABC, Generic[C]):
         for tail in tuple(self._tails):
             if tail[0] <= now_ns:
                 self._tails.remove(tail)
-                self._command_call(tail[1])
+                self.command(tail[1])
 
     def media(self, message: Message, payload: bytes) -> bool:
         """Feed a playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
@@ -124,7 +128,7 @@ class Agent(ABC, Generic[C]):
         self._server_silent = silent
         log.warning("server_silent" if silent else "server_back", new_calls="503" if silent else "welcome")
         for call_id in tuple(self._unanswered) if silent else ():
-            self._command_call(messages.Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
+            self.command(messages.Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
 
     def detach_server(self) -> None:
         """The server is gone: refuse new calls until :class:`messages.SetAccepting` comes; the other calls play what they

@@ -37,10 +37,12 @@ NICE = -10
 log = logs.get("cc_tts.ua")
 
 
-def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], None]], Agent[Any]]) -> NoReturn:
-    """Run until the server asks for the end, or is gone and no other server adopts this process. ``make`` gets the function
-    that sends a report.
-    """
+MakeAgent = Callable[[UaSettings, Clock, Callable[[Message], None]], Agent[Any]]
+"""Makes the agent, which sends its reports with the last argument."""
+
+
+def run(process: str, make: MakeAgent) -> NoReturn:
+    """Run until the server asks for the end, or is gone and no other server adopts this process."""
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with contextlib.suppress(OSError):
@@ -48,16 +50,10 @@ def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], Non
     channel, settings = child.begin(UaSettings, TO_UA)
     logs.configure(level=settings.log.level, json=settings.log.json, process=process)
     clock = MonotonicClock()
-    loop: ProcessLoop | None = None
-
-    def report(message: Message) -> None:
-        if loop is not None:
-            loop.report(message)
-
+    link = ServerLink(channel)
     try:
-        agent = make(settings, clock, report)
-        link = ServerLink(channel, agent.media)
-        loop = ProcessLoop(process, link, agent, settings, clock)
+        loop = ProcessLoop(process, link, settings, clock, make)
+        agent = loop.agent
         described = agent.start() | {"cc_tts": __version__}
     except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
         log.error("ua_cannot_start", detail=str(error))
@@ -66,7 +62,7 @@ def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], Non
         _leave(child.EXIT_NO_START)
 
     link.listen(settings.adoption_socket)
-    threading.Thread(target=link.read, name="reader", daemon=True).start()
+    threading.Thread(target=link.read, args=(agent.media,), name="reader", daemon=True).start()
     loop.greet(described)
     is_alone = loop.run(stopping)
     agent.stop()
@@ -81,10 +77,9 @@ def run(process: str, make: Callable[[UaSettings, Clock, Callable[[Message], Non
 class ProcessLoop:
     """The loop of the process, and its view of the server. Runs on: the thread of the loop."""
 
-    def __init__(self, process: str, link: ServerLink, agent: Agent[Any], settings: UaSettings, clock: Clock) -> None:
+    def __init__(self, process: str, link: ServerLink, settings: UaSettings, clock: Clock, make: MakeAgent) -> None:
         self._process = process
         self._link = link
-        self._agent = agent
         self._settings = settings
         self._clock = clock
         self._silence = Watchdog(clock, max_step_s=MAX_TURN_S)
@@ -94,7 +89,8 @@ class ProcessLoop:
         self._has_server = True
         self._deadline_ns = 0
         self._build: dict[str, str] = {}
-        self.kept = KeptReports(agent.snapshot)
+        self.agent = make(settings, clock, self.report)
+        self.kept = KeptReports(self.agent.snapshot)
 
     def report(self, message: Message) -> None:
         """Send a report, or keep it if that is useful. A server that does not read is given up by the loop."""
@@ -117,14 +113,14 @@ class ProcessLoop:
     def run(self, stopping: threading.Event) -> bool:
         """Let the agent work and carry out commands until the end; return whether the reason is that no server is left."""
         while not (self._is_over or stopping.is_set()):
-            self._agent.poll()
+            self.agent.poll()
             while self._link.commands and not self._is_over:
                 self._execute(self._link.commands.popleft())
             if not self._has_server:
                 self._is_over = self._is_over or self._clock.now_ns() > self._deadline_ns
             elif not self._link.is_detached:
                 self._silence.count(owed=self._is_pinged)
-                self._agent.set_server_silent(silent=self._silence.seconds > SERVER_TIMEOUT_S)
+                self.agent.set_server_silent(silent=self._silence.seconds > SERVER_TIMEOUT_S)
                 self._flush()
         return not self._has_server
 
@@ -133,7 +129,7 @@ class ProcessLoop:
         try:
             channel.flush()
             if not channel.has_backlog:  # the server reads
-                self._agent.forward_audio(channel.put)
+                self.agent.forward_audio(channel.put)
                 channel.flush()
         except ProcessFailed:
             self._link.is_detached = True  # the reader thread will notice
@@ -153,10 +149,10 @@ class ProcessLoop:
             case Successor():
                 self._attach(message)
             case _:
-                self._agent.command(message)
+                self.agent.command(message)
 
     def _detach(self) -> None:
-        num_calls = self._agent.num_calls
+        num_calls = self.agent.num_calls
         self._has_server = False
         self._link.is_detached = True
         self._is_over = not (num_calls and self._link.outlives_server)
@@ -166,7 +162,7 @@ class ProcessLoop:
         grace_ms = self._settings.orphan_grace_ms
         log.error("server_gone", calls=num_calls, consequence=f"keeping them for {grace_ms} ms")
         self._deadline_ns = self._clock.now_ns() + grace_ms * NS_PER_MS
-        self._agent.detach_server()
+        self.agent.detach_server()
 
     def _attach(self, successor: Successor) -> None:
         """Be adopted, or refuse with the reason and end."""
@@ -178,12 +174,12 @@ class ProcessLoop:
             sections = "[sip], [rtp], [registration], [playout] or [asterisk]"
             refusal = f"its {sections} are others than this process was started with"
         if refusal:
-            log.error("adoption_refused", detail=refusal, calls=self._agent.num_calls, consequence="ending them")
+            log.error("adoption_refused", detail=refusal, calls=self.agent.num_calls, consequence="ending them")
             with contextlib.suppress(ProcessFailed):
                 successor.channel.send(AdoptionRefused(detail=refusal))
             self._is_over = True
             return
-        live_calls = self._agent.attach_server()
+        live_calls = self.agent.attach_server()
         log.info("adopted", calls=len(live_calls), by=request.version)
         self._link.channel.close()
         self._link.channel, self._link.is_detached, self._has_server = successor.channel, False, True

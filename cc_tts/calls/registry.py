@@ -281,4 +281,4 @@ class CallRegistry:
         messages.RecordingOver: lambda registry, report: registry.recordings.on_report(report),
         messages.RecorderLost: lambda registry, report: registry.recordings.on_report(report),
     }
-    """What is done with a report that is not about one live call."""
+    """These handle the reports that are not about one live call."""

@@ -195,7 +195,7 @@ async def test_the_worst_of_200_calls_is_first_and_rows_stay_the_same(browser: A
             assert (await page.evaluate(keys))[:2] == ["call-7", "call-9"]
             assert "30 % of the caller lost" in await rows.nth(0).inner_text()
             assert "gaps in our speech: 4" in await rows.nth(1).inner_text()
-            await page.get_by_text("200 calls, 2 with a problem").wait_for()
+            await page.get_by_text("calls: 200, with a problem: 2").wait_for()
             await page.evaluate(
                 "window.seen = new Map([...document.querySelectorAll('tbody tr')].map(r => [r.dataset.key, r]))"
             )

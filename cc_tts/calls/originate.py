@@ -29,7 +29,7 @@ from cc_tts.errors import (
     UserAgentUnavailable,
     WrongState,
 )
-from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults, text_of
+from cc_tts.speech.prompt import Disclosure, Prompt, PromptDefaults
 from cc_tts.tracing import span as tracing
 from cc_tts.ua import messages
 from cc_tts.ua.sip import bye
@@ -95,7 +95,7 @@ class OutgoingCalls:
             beside = request.bridge.other_call_id if request.bridge else ""
             call.invite = _invite(request, call)
             on_place()
-            self._check_speech(request)
+            self._check_speech(request, call)
             self._ua.originate(call.invite, beside=beside)
         except BaseException:
             self._services.trunks.withdraw(call_id)
@@ -210,16 +210,12 @@ class OutgoingCalls:
                 raise WrongState(f"call {other.id} is over")
             other.check_sip("bridge")
 
-    def _check_speech(self, request: OriginateRequest) -> None:
+    def _check_speech(self, request: OriginateRequest, call: Call) -> None:
         if request.voice is not None:
-            self._services.source.check_defaults(PromptDefaults(voice=request.voice))
+            self._services.source.check_defaults(call.defaults)
         self._check_disclosure(request)
         if request.prompt is not None:
-            content = self._services.staged.resolved(request.prompt.content, request.tenant)
-            self._services.source.check(content)
-            self._services.tenants.check_characters(request.tenant, len(text_of(content)))
-            self._services.check_capacity(request.tenant, content)
-            self._services.utterances.new_id(request.prompt.utterance_id)
+            call.player.check(request.prompt, call.defaults)
 
     def _check_disclosure(self, request: OriginateRequest) -> None:
         disclosure = self._disclosure_of(request)

@@ -111,6 +111,30 @@ class PromptPlayer:
         Raises:
             As :meth:`cc_tts.calls.call.Call.speak`.
         """
+        prompts = self._checked(prompt, defaults, may_wait=may_wait)
+        with self._services.tenants.characters(self._tenant, _num_chars(prompts)):
+            accepted = [self._new_utterance(*each) for each in prompts]
+        if prompt.queue == "replace":
+            for earlier in reversed(self.queue):
+                if earlier is not self._disclosing.utterance:
+                    self.discard(earlier, CompletionCause.CANCELLED, by="replace")
+        if len(accepted) > 1:
+            self._disclosing.utterance = accepted[0]
+            accepted[0].is_disclosure = True
+        for utterance in accepted:
+            self._keep(utterance)
+            self._told.queued(utterance)
+            self.enqueue(utterance)
+        return accepted[-1]
+
+    def check(self, prompt: Prompt, defaults: PromptDefaults) -> None:
+        """Refuse a prompt that :meth:`speak` would refuse now, before its call is placed."""
+        prompts = self._checked(prompt, defaults, may_wait=False)
+        self._services.tenants.check_characters(self._tenant, _num_chars(prompts))
+        self._services.utterances.new_id(prompt.utterance_id)
+
+    def _checked(self, prompt: Prompt, defaults: PromptDefaults, *, may_wait: bool) -> list[tuple[Prompt, Voice | None]]:
+        """Return the prompt with its voice, behind the disclosure that the caller must hear first."""
         services = self._services
         limit = services.config.calls.max_queued_prompts
         if prompt.queue == "append" and len(self.queue) >= limit:
@@ -121,21 +145,7 @@ class PromptPlayer:
                 self._tenant, prompt.content, may_wait=may_wait and not services.config.tts.refuse_when_full
             )
         disclosure = self._disclosure_before(prompt, defaults)
-        prompts = [(prompt, voice)] if disclosure is None else [disclosure, (prompt, voice)]
-        with services.tenants.characters(self._tenant, sum(len(text_of(each.content)) for each, _ in prompts)):
-            accepted = [self._new_utterance(*each) for each in prompts]
-        if prompt.queue == "replace":
-            for earlier in reversed(self.queue):
-                if earlier is not self._disclosing.utterance:
-                    self.discard(earlier, CompletionCause.CANCELLED, by="replace")
-        if disclosure is not None:
-            self._disclosing.utterance = accepted[0]
-            accepted[0].is_disclosure = True
-        for utterance in accepted:
-            self._keep(utterance)
-            self._told.queued(utterance)
-            self.enqueue(utterance)
-        return accepted[-1]
+        return [(prompt, voice)] if disclosure is None else [disclosure, (prompt, voice)]
 
     def _disclosure_before(self, prompt: Prompt, defaults: PromptDefaults) -> tuple[Prompt, Voice | None] | None:
         """Return the disclosure that the caller must hear first, and its voice.
@@ -426,3 +436,7 @@ class PromptPlayer:
             if is_synthetic(utterance.prompt.content):
                 utterance.error = UtteranceError(DisclosureFailed.code, "the disclosure before it was not heard")
                 self.discard(utterance, CompletionCause.ERROR)
+
+
+def _num_chars(prompts: Iterable[tuple[Prompt, Voice | None]]) -> int:
+    return sum(len(text_of(prompt.content)) for prompt, _ in prompts)

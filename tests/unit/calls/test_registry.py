@@ -28,6 +28,7 @@ from cc_tts.errors import (
 from cc_tts.speech.admission import OVERLOAD_POLL_S
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
+from cc_tts.vad.client import SpeechNotHeard
 from tests.fakes.exchange import Exchange
 from tests.fakes.fake_ua import invite_of
 from tests.support.captured_logs import capture_logs
@@ -295,6 +296,15 @@ async def test_the_end_of_a_drain_ends_the_calls(exchange: Exchange) -> None:
         ("completed", "draining"),
         ("rejected", "draining"),
     ]
+
+
+async def test_nobody_is_called_for_a_prompt_that_speech_cannot_interrupt(exchange: Exchange) -> None:
+    exchange.vad.is_installed = False
+    prompt = Prompt(content=TextContent("Hello"), barge_in_speech=True)
+    with pytest.raises(SpeechNotHeard):
+        await exchange.registry.originate(OriginateRequest(to="sip:bob@h", prompt=prompt))
+    assert not exchange.ua.commands("originate")
+    assert exchange.registry.num_calls == 0
 
 
 async def test_originate(exchange: Exchange) -> None:

@@ -14,7 +14,7 @@ from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.prompts import utterance_index
 from cc_tts.calls.prompts.utterance import CompletionCause
-from cc_tts.config.schema import Config, RouteConfig, TenantConfig
+from cc_tts.config.schema import CallsConfig, Config, RouteConfig, TenantConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CapacityExceeded,
@@ -230,6 +230,15 @@ async def test_characters_are_charged_once_the_prompt_is_accepted() -> None:
     assert [sent.sip_code for sent in exchange.ua.sent if isinstance(sent, messages.Hangup)] == [480]
     exchange.ua.ended(refused, by="local", sip_code=480)
     assert used(exchange)[2] == 20
+
+
+async def test_the_characters_of_the_disclosure_count_before_a_call_is_placed() -> None:
+    exchange = exchange_of({"acme": TenantConfig(max_characters_per_day=15)})
+    exchange.services.config = dataclasses.replace(exchange.services.config, calls=CallsConfig(disclosure="0123456789"))
+    with pytest.raises(QuotaExceeded):
+        await exchange.registry.originate(OriginateRequest(to=TARGET, tenant="acme", prompt=say("0123456789")))
+    assert exchange.ua.commands("originate") == [], "nobody is called to hear nothing"
+    assert used(exchange) == (0, 0, 0)
 
 
 async def test_the_text_of_a_stream_is_charged_as_it_comes() -> None:

@@ -17,6 +17,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
@@ -39,7 +40,7 @@ from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.link import PoolLink
-from cc_tts.cluster.messages import Node, Worker
+from cc_tts.cluster.messages import Worker
 from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
@@ -172,7 +173,7 @@ class Server:
         )
         self.relay_connector = RelayConnector(config, clock)
         self.registry.relays.connect = self.relay_connector.connect
-        self.registry.recordings.deliver = RecordingDelivery(config.record).deliver
+        self.registry.services.recordings.deliver = RecordingDelivery(config.record).deliver
         self._fetch = self.registry.services.staged.urls.fetch = HttpFetch(config.prompts)
         url = pool_url(config)
         self.pool_link = (
@@ -180,7 +181,7 @@ class Server:
                 url,
                 remote=config.remote,
                 clock=clock,
-                node=self._as_node,
+                node=partial(as_node, self.registry),
                 tenants=self.tenants.use,
                 on_leases=self.tenants.on_leases,
                 on_workers=self._name_workers,
@@ -190,23 +191,15 @@ class Server:
             else None
         )
         context = ApiContext(
-            config=config,
             registry=self.registry,
-            speech_source=self.source,
             own_voices=OwnVoices(
                 config.tts, self.engine, refresh=self._refresh_voices, normalize=Normalizer().normalize
             ),
-            clock=clock,
-            metrics=self.metrics,
             webhooks=self.webhooks,
             on_drain=self.drain,
-            nodes=self.nodes,
             pool=self.pool_link,
-            tenants=self.tenants,
-            accounting=self.accounting,
             workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
             operations=self._operations(clock.wall_s()),
-            tracer=self._tracer,
         )
         self.webhooks.on_answer = IncomingAnswers(context).take
         self.app = build_app(context)
@@ -251,9 +244,6 @@ class Server:
         for workers in self._elsewhere:
             workers.set_pool_workers(found)
 
-    def _as_node(self) -> Node:
-        return as_node(self._config, self.registry, self.nodes)
-
     async def run(self) -> None:
         """Serve until a drain is over; raises ``ProcessFailed`` if a child process does not start, ``ConfigError`` or
         ``OSError`` if an address or a file cannot be used.
@@ -288,7 +278,7 @@ class Server:
                 task.cancel()
             if is_serving or not self.ua.has_adopted:  # otherwise the calls stay for the next server that starts
                 await self.ua.stop()
-                await self.registry.recordings.stop()
+                await self.registry.services.recordings.stop()
             await self._stop_all()
             if notifying is not None:
                 notifying.cancel()
@@ -310,7 +300,7 @@ class Server:
         if self.pool_link is not None:
             self.pool_link.start()
         await self.ua.adopt()  # before the engine loads, which may take longer than the UA process keeps the calls
-        self.registry.recordings.start()
+        self.registry.services.recordings.start()
         helpers = [self.engine.start(), self.text_process.start()]
         if listens(self._config):
             helpers.append(self.vad.start())

@@ -32,9 +32,9 @@ def build_app(context: ApiContext) -> web.Application:
     app[CONTEXT] = context
     app[auth.AUTHENTICATOR] = auth.TokenAuthenticator(http.tokens)
     app[middlewares.IDEMPOTENCY] = IdempotencyStore(
-        context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
+        context.services.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
-    app[middlewares.STRANGERS] = logs.RepeatLimit(context.clock)
+    app[middlewares.STRANGERS] = logs.RepeatLimit(context.services.clock)
     app[LINKS] = SpeechLinks()
     app[PROMPT_VOICES] = PromptVoices()
     app[STREAMS] = asyncio.Semaphore(http.max_speech_streams)

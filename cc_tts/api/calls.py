@@ -249,7 +249,7 @@ def another_call(request: web.Request, call_id: str, pointer: str) -> Call:
 async def match_lexicons(request: web.Request, prompt: Prompt | None) -> None:
     """Apply the lexicons to a long prompt before the command, since that takes long."""
     if prompt is not None:
-        source, defaults = request.app[CONTEXT].speech_source, call_of(request).defaults
+        source, defaults = request.app[CONTEXT].services.source, call_of(request).defaults
         await source.match_lexicons(defaults.applied_to(prompt).content)
 
 
@@ -263,7 +263,7 @@ async def check_prompts(call: Call, context: ApiContext, prompts: Mapping[str, P
         if prompt is None:
             continue
         with bodies.located(fields_of_prompt(prompt, pointer)):
-            await context.speech_source.match_lexicons(call.defaults.applied_to(prompt).content)
+            await context.services.source.match_lexicons(call.defaults.applied_to(prompt).content)
             call.services.checked(prompt, call.tenant, call.defaults)
 
 
@@ -348,7 +348,7 @@ async def originate_call(request: web.Request, body: Originate) -> views.Call:
         another_call(request, wanted.bridge.other_call_id, "/bridge/call_id")
     if wanted.amd is not None:
         with bodies.located({SpeechNotHeard: "/amd"}):
-            request.app[CONTEXT].registry.check_amd()
+            request.app[CONTEXT].services.vad.check()
     if wanted.webhook is not None:
         check_webhook(request.app[CONTEXT].webhooks, wanted.webhook)
     if not isinstance(body.speak, schemas.Speak):
@@ -361,7 +361,7 @@ async def originate_call(request: web.Request, body: Originate) -> views.Call:
         fields = fields_of_text("/speak/ssml", "/speak")
     if wanted.prompt is not None:
         prompt = PromptDefaults(voice=wanted.voice).applied_to(wanted.prompt)
-        await request.app[CONTEXT].speech_source.match_lexicons(prompt.content)
+        await request.app[CONTEXT].services.source.match_lexicons(prompt.content)
     with bodies.located(fields | {DuplicateId: "/call_id"}):
         return views.Call.of(await request.app[CONTEXT].registry.originate(wanted))
 

@@ -13,8 +13,6 @@ from cc_tts.api.http.problems import NotReady
 from cc_tts.api.http.route import RouteTable
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.cluster.messages import Node
-from cc_tts.cluster.nodes import LineNodes
-from cc_tts.config.schema import Config
 
 ROUTES: Final = RouteTable("Operations")
 
@@ -37,11 +35,11 @@ async def get_readiness(request: web.Request) -> views.Health:
 async def get_metrics(request: web.Request) -> web.Response:
     """Show the metrics for Prometheus."""
     context = request.app[CONTEXT]
-    registry, series = context.registry, context.metrics
+    registry, series = context.registry, context.services.metrics
     series.ready.set(registry.not_ready_because is None)
-    series.degraded.set(context.speech_source.engine.degraded_because is not None)
+    series.degraded.set(context.services.source.engine.degraded_because is not None)
     series.draining.set(registry.draining)
-    series.event_subscribers.set(registry.events.num_subscribers)
+    series.event_subscribers.set(registry.services.events.num_subscribers)
     return exposition.response(request, series.render)
 
 
@@ -50,8 +48,8 @@ async def get_cluster(request: web.Request) -> views.Cluster:
     """Show this server, the other nodes, the workers of the pool as it last reported them, and other workers."""
     context = request.app[CONTEXT]
     link = context.pool
-    node = as_node(context.config, context.registry, context.nodes)
-    addresses = context.nodes.addresses
+    node = as_node(context.registry)
+    addresses = context.services.nodes.addresses
     known = {name: Node(name=name, base_url=url) for name, url in addresses.items()}
     workers = {worker.address: worker for worker in context.workers()}
     pool = None
@@ -71,9 +69,10 @@ async def get_cluster(request: web.Request) -> views.Cluster:
     )
 
 
-def as_node(config: Config, registry: CallRegistry, nodes: LineNodes) -> Node:
+def as_node(registry: CallRegistry) -> Node:
+    nodes = registry.services.nodes
     return Node(
-        name=config.server.node_name,
+        name=nodes.name,
         base_url=nodes.base_url,
         version=__version__,
         calls=registry.num_calls,

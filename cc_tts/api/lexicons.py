@@ -17,14 +17,14 @@ ROUTES = RouteTable("Lexicons")
 @ROUTES.add("GET", "/v1/lexicons", scope="read", for_tenants=True)
 async def list_lexicons(request: web.Request) -> views.Lexicons:
     """List all the lexicons."""
-    lexicons = request.app[CONTEXT].speech_source.lexicons
+    lexicons = request.app[CONTEXT].services.source.lexicons
     return views.Lexicons([_summary(name, lexicons.get(name)) for name in lexicons.names()])
 
 
 @ROUTES.add("GET", "/v1/lexicons/{name}", scope="read", errors=(LexiconNotFound,), for_tenants=True)
 async def get_lexicon(request: web.Request) -> Lexicon:
     """One lexicon with its entries."""
-    return request.app[CONTEXT].speech_source.lexicons.get(request.match_info["name"])
+    return request.app[CONTEXT].services.source.lexicons.get(request.match_info["name"])
 
 
 @ROUTES.add(
@@ -39,7 +39,7 @@ async def get_lexicon(request: web.Request) -> Lexicon:
 )
 async def put_lexicon(request: web.Request, body: Lexicon) -> views.LexiconSummary:
     """Add or replace a lexicon; prompts that are accepted from now on use it."""
-    name, lexicons = request.match_info["name"], request.app[CONTEXT].speech_source.lexicons
+    name, lexicons = request.match_info["name"], request.app[CONTEXT].services.source.lexicons
     request[WAS_THERE] = name in lexicons.names()
     await asyncio.to_thread(lexicons.put, name, body)
     return _summary(name, body)
@@ -51,7 +51,7 @@ async def put_lexicon(request: web.Request, body: Lexicon) -> views.LexiconSumma
 async def delete_lexicon(request: web.Request) -> views.LexiconSummary:
     """Delete one of the lexicons."""
     name = request.match_info["name"]
-    deleted = await asyncio.to_thread(request.app[CONTEXT].speech_source.lexicons.delete, name)
+    deleted = await asyncio.to_thread(request.app[CONTEXT].services.source.lexicons.delete, name)
     return _summary(name, deleted)
 
 

@@ -119,7 +119,7 @@ async def resume_prompts(request: web.Request, body: schemas.Command) -> views.C
 async def get_utterance(request: web.Request) -> views.Utterance:
     """Show one utterance of a call."""
     registry, utterance_id, tenant = request.app[CONTEXT].registry, request.match_info["id"], current_tenant()
-    utterance = registry.utterance(utterance_id)
+    utterance = registry.services.utterances.get(utterance_id)
     if tenant and registry.call(utterance.call_id).tenant != tenant:
         raise UtteranceNotFound.named(utterance_id)
     words = utterance.words if _WORDS.choice(request, default="false") == "true" else UNSET
@@ -129,4 +129,4 @@ async def get_utterance(request: web.Request) -> views.Utterance:
 @ROUTES.add("GET", "/v1/voices", scope="read", for_tenants=True, ignores_unknown_query=True, mounts=(ELEVENLABS,))
 async def list_voices(request: web.Request) -> views.Voices:
     """List the voices of the configured engine."""
-    return views.Voices([views.Voice.of(voice) for voice in request.app[CONTEXT].speech_source.engine.voices()])
+    return views.Voices([views.Voice.of(voice) for voice in request.app[CONTEXT].services.source.engine.voices()])

@@ -14,7 +14,6 @@ from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.incoming import IncomingCalls, MediaConnector
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
-from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers.referrals import Referrals
@@ -39,8 +38,6 @@ class CallRegistry:
     def __init__(self, services: CallServices, connect_media: MediaConnector) -> None:
         self.services = services
         self._metrics = services.metrics
-        self.events = services.events
-        self.recordings = services.recordings
         self._table = CallTable(services)
         self.relays = Relays(services)
         self.incoming = IncomingCalls(services, self._table, relays=self.relays, connect_media=connect_media)
@@ -104,18 +101,6 @@ class CallRegistry:
     def has(self, id_: str) -> bool:
         return id_ in self._table or id_ in self.services.utterances
 
-    def utterance(self, utterance_id: str) -> Utterance:
-        """Return the utterance of this id.
-
-        Raises:
-            UtteranceNotFound: unknown, or its call is forgotten.
-        """
-        return self.services.utterances.get(utterance_id)
-
-    def check_amd(self) -> None:
-        """Raise ``SpeechNotHeard`` if machine detection is not possible here."""
-        self.services.vad.check()
-
     async def originate(self, request: OriginateRequest) -> Call:
         """Place a call; its progress comes as events.
 
@@ -138,7 +123,7 @@ class CallRegistry:
         self._table.draining = True
         self._metrics.draining.set(1)
         self._admit()
-        self.events.publish(types.ServerDraining(calls=len(self._table.live)))
+        self.services.events.publish(types.ServerDraining(calls=len(self._table.live)))
         log.info("draining", calls=len(self._table.live))
         return True
 
@@ -263,7 +248,7 @@ class CallRegistry:
         now_ns = self.services.clock.now_ns()
         if self._overload_ns is None or ms_between(self._overload_ns, now_ns) >= OVERLOAD_EVENT_INTERVAL_S * 1000:
             self._overload_ns = now_ns
-            self.events.publish(types.ServerOverloaded(calls=len(self._table.live), draining=self.draining))
+            self.services.events.publish(types.ServerOverloaded(calls=len(self._table.live), draining=self.draining))
 
     _handlers: ClassVar[Mapping[type[Message], Callable[["CallRegistry", Any], None]]] = {
         messages.IncomingCall: lambda registry, invite: registry.incoming.take(invite),
@@ -277,8 +262,8 @@ class CallRegistry:
         messages.ReportsPublished: _count_quality_reports,
         messages.MediaLateness: _note_lateness,
         messages.RegistrationChanged: _note_registration,
-        messages.RecordingStarted: lambda registry, report: registry.recordings.on_report(report),
-        messages.RecordingOver: lambda registry, report: registry.recordings.on_report(report),
-        messages.RecorderLost: lambda registry, report: registry.recordings.on_report(report),
+        messages.RecordingStarted: lambda registry, report: registry.services.recordings.on_report(report),
+        messages.RecordingOver: lambda registry, report: registry.services.recordings.on_report(report),
+        messages.RecorderLost: lambda registry, report: registry.services.recordings.on_report(report),
     }
     """These handle the reports that are not about one live call."""

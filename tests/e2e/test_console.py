@@ -242,7 +242,7 @@ async def test_a_hidden_tab_asks_nothing_and_goes_on_where_it_was(browser: Any) 
                 await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
             await turn("hidden")
-            await eventually(lambda: api.registry.events.num_subscribers == 0)
+            await eventually(lambda: api.registry.services.events.num_subscribers == 0)
             page.on("request", lambda request: asked.append(request.url))
             api.registry.ua.ended("call-0", by="remote", sip_code=200)
             api.registry.add("call-2", answered=True)

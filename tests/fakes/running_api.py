@@ -197,7 +197,7 @@ class ObservedRegistry(CallRegistry):
     @property
     def prompts(self) -> dict[str, Prompt]:
         ids = [utterance_id for call in self.calls() for utterance_id in call.utterances]
-        return {utterance_id: self.utterance(utterance_id).prompt for utterance_id in ids}
+        return {utterance_id: self.services.utterances.get(utterance_id).prompt for utterance_id in ids}
 
     async def originate(self, request: OriginateRequest) -> Call:
         self.requests.append(request)
@@ -239,17 +239,10 @@ def make_context(
     nodes, accounting = LineNodes(config.server, config.cluster), accounting or AccountingLog()
     registry = ObservedRegistry(config, clock, metrics, tenants, nodes=nodes, accounting=accounting)
     context = ApiContext(
-        config=config,
         registry=registry,
-        speech_source=cast("Any", registry.source),
         own_voices=make_own_voices(config, registry.source.engine),
-        clock=clock,
-        metrics=metrics,
         webhooks=registry.webhooks,
         on_drain=on_drain,
-        nodes=nodes,
-        tenants=tenants,
-        accounting=accounting,
     )
     return context, registry
 
@@ -342,13 +335,13 @@ async def running_api(
         workers=workers,
         own_voices=own_voices or context.own_voices,
         operations=operations or context.operations,
-        tracer=tracer or context.tracer,
-        speech_source=speech_source or context.speech_source,
     )
+    context.services.tracer = tracer or context.services.tracer
+    context.services.source = speech_source or context.services.source
     registry.webhooks.on_answer = IncomingAnswers(context).take
     app = build_app(context)
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)
-    listener = HttpListener(app, http, clock=context.clock, shutdown_timeout=shutdown_timeout_s, **options)
+    listener = HttpListener(app, http, clock=context.services.clock, shutdown_timeout=shutdown_timeout_s, **options)
     try:
         await registry.webhooks.start()
         await listener.start()

@@ -62,17 +62,13 @@ async def served(
     exchange.use_real_speech()
     services = exchange.services
     http = HttpConfig(host="127.0.0.1", port=0, tokens=tokens)
-    config = cast("Any", exchange.config)
+    config = exchange.config
+    services.reload(dataclasses.replace(config, http=http))
     context = ApiContext(
-        config=dataclasses.replace(config, http=http),
         registry=exchange.registry,
-        speech_source=services.source,
         own_voices=make_own_voices(config, exchange.engine),
-        clock=clock,
-        metrics=exchange.metrics,
         webhooks=Webhooks(WebhooksConfig(), clock=clock, metrics=exchange.metrics),
         on_drain=lambda: None,
-        tenants=services.tenants,
     )
     listener = HttpListener(build_app(context), http, clock=clock, shutdown_timeout=1.0)
     await listener.start()

@@ -221,7 +221,7 @@ async def test_speak(api: RunningApi) -> None:
         "engine": "fake",
         "cached": False,
         "then": "hangup",
-        "accepted_at": api.registry.utterance("u-1").accepted_at_s,
+        "accepted_at": api.registry.services.utterances.get("u-1").accepted_at_s,
         "time_to_first_pcm_ms": None,
         "time_to_first_audio_ms": None,
         "played_ms": 0.0,
@@ -253,7 +253,7 @@ async def test_the_defaults_of_speak(api: RunningApi) -> None:
 async def test_what_became_of_an_utterance(api: RunningApi) -> None:
     api.registry.source.gate.clear()
     await api.ask("POST", "/v1/calls/c1/speak", {"text": "one two three", "utterance_id": "u"})
-    utterance = api.registry.utterance("u")
+    utterance = api.registry.services.utterances.get("u")
     utterance.completion_cause = CompletionCause.ERROR
     utterance.error = UtteranceError("engine_failed", "it broke off")
     utterance.spans.append(SpokenSpan("one two ", 0.0, 500.0))

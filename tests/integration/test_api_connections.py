@@ -112,7 +112,7 @@ async def test_requests_sent_together_do_not_hold_up_others() -> None:
             writer.write(whole)
             for stream in (reader, newcomer):
                 await asyncio.wait_for(stream.readuntil(b'{"status":"ok"}'), 10)
-            answered = api.context.metrics.registry.get_sample_value(
+            answered = api.context.services.metrics.registry.get_sample_value(
                 "cctts_http_requests_total", {"method": "GET", "route": "/healthz", "status": "200"}
             )
         assert answered is not None
@@ -182,4 +182,4 @@ async def test_a_stream_ends_when_its_client_ends_its_side(api: RunningApi, path
         writer.write(events if path == b"/v1/events" else speech)
         writer.write_eof()
         assert not (await closed(reader)).endswith(b"0\r\n\r\n"), "what is cut off must not look whole"
-    await eventually(lambda: not api.registry.events.num_subscribers)
+    await eventually(lambda: not api.registry.services.events.num_subscribers)

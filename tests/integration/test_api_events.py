@@ -43,7 +43,7 @@ async def next_event(socket: ClientWebSocketResponse) -> Any:
 async def test_the_envelope(api: RunningApi) -> None:
     async with api.session.ws_connect(PATH) as socket:
         data = types.CallTerminated(ending=Ending("completed", "remote_hangup", 200), quality=Quality(packets_sent=5))
-        published = api.registry.events.publish(data, call_id="c1")
+        published = api.registry.services.events.publish(data, call_id="c1")
         event = await next_event(socket)
         assert event["data"]["ending"] == {"result": "completed", "reason": "remote_hangup", "sip_code": 200}
         assert event["data"]["quality"]["packets_sent"] == 5
@@ -61,7 +61,7 @@ async def test_the_envelope(api: RunningApi) -> None:
 async def test_seq_counts_without_gaps_for_each_call(api: RunningApi) -> None:
     async with api.session.ws_connect(PATH) as socket:
         for number in range(40):
-            api.registry.events.publish(KEY, call_id=f"c{number % 2}")
+            api.registry.services.events.publish(KEY, call_id=f"c{number % 2}")
         seen: dict[str, list[int]] = {"c0": [], "c1": []}
         for _ in range(40):
             event = await next_event(socket)
@@ -73,7 +73,7 @@ async def test_what_happens_from_the_handshake_on_is_sent(api: RunningApi) -> No
     async with api.connect() as (reader, writer):
         writer.write(HANDSHAKE)
         assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
-        assert api.registry.events.num_subscribers == 1
+        assert api.registry.services.events.num_subscribers == 1
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_what_happens_from_the_handshake_on_is_sent(api: RunningApi) -> No
 )
 async def test_filters(api: RunningApi, query: str, expected: list[str]) -> None:
     async with api.session.ws_connect(PATH + query) as socket:
-        bus = api.registry.events
+        bus = api.registry.services.events
         bus.publish(INCOMING, call_id="c1")
         bus.publish(KEY, call_id="c2")
         bus.publish(KEY, call_id="c1")
@@ -114,9 +114,9 @@ async def test_an_unknown_version_of_websocket_is_426(api: RunningApi) -> None:
 async def test_a_full_queue_closes_with_1013_and_counts(api: RunningApi) -> None:
     async with api.session.ws_connect(PATH) as slow:
         for _ in range(51):  # at once: the server cannot send in between
-            api.registry.events.publish(KEY, call_id="c1")
+            api.registry.services.events.publish(KEY, call_id="c1")
         assert await close_of(slow) == (1013, "too slow")
-    assert "cctts_event_subscribers_dropped_total 1.0" in api.context.metrics.render().decode()
+    assert "cctts_event_subscribers_dropped_total 1.0" in api.context.services.metrics.render().decode()
 
 
 async def test_a_reader_that_stops_is_dropped_while_others_go_on(
@@ -130,13 +130,15 @@ async def test_a_reader_that_stops_is_dropped_while_others_go_on(
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         published = 0
         async with asyncio.timeout(20):
-            while api.registry.events.num_subscribers > 1:
-                api.registry.events.publish(LONG, call_id="c1")
+            while api.registry.services.events.num_subscribers > 1:
+                api.registry.services.events.publish(LONG, call_id="c1")
                 published += 1
                 assert (await next_event(good))["seq"] == published
-        api.registry.events.publish(KEY, call_id="c1")
+        api.registry.services.events.publish(KEY, call_id="c1")
         assert (await next_event(good))["seq"] == published + 1
-        await eventually(lambda: "cctts_event_subscribers_dropped_total 1.0" in api.context.metrics.render().decode())
+        await eventually(
+            lambda: "cctts_event_subscribers_dropped_total 1.0" in api.context.services.metrics.render().decode()
+        )
 
 
 async def test_frames_from_the_client_are_thrown_away(api: RunningApi) -> None:
@@ -144,7 +146,7 @@ async def test_frames_from_the_client_are_thrown_away(api: RunningApi) -> None:
         await socket.send_str("hello")
         await socket.send_bytes(b"\x00" * 4000)
         await socket.ping()
-        api.registry.events.publish(KEY, call_id="c1")
+        api.registry.services.events.publish(KEY, call_id="c1")
         assert (await next_event(socket))["seq"] == 1
 
 
@@ -167,8 +169,8 @@ async def test_a_client_that_closes_is_forgotten(api: RunningApi) -> None:
     socket = await api.session.ws_connect(PATH)
     await socket.close()
     assert socket.close_code == 1000
-    await eventually(lambda: not api.registry.events.num_subscribers)
-    assert "cctts_event_subscribers 0.0" in api.context.metrics.render().decode()
+    await eventually(lambda: not api.registry.services.events.num_subscribers)
+    assert "cctts_event_subscribers 0.0" in api.context.services.metrics.render().decode()
 
 
 async def test_a_client_that_vanishes_is_forgotten(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +179,7 @@ async def test_a_client_that_vanishes_is_forgotten(api: RunningApi, monkeypatch:
     async with api.connect() as (reader, writer):
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")
-        await eventually(lambda: not api.registry.events.num_subscribers)
+        await eventually(lambda: not api.registry.services.events.num_subscribers)
 
 
 async def test_shutdown_closes_with_1001() -> None:
@@ -188,4 +190,4 @@ async def test_shutdown_closes_with_1001() -> None:
         await socket.close()
         async with asyncio.timeout(3):
             await stopping
-    assert api.registry.events.num_subscribers == 0
+    assert api.registry.services.events.num_subscribers == 0

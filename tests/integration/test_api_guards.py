@@ -149,7 +149,7 @@ async def test_without_tokens_web_pages_are_kept_out(api: RunningApi, headers: d
     answered.check_problem(403, "forbidden")
     assert not api.registry.draining
     assert await refusal(api.session.ws_connect("/v1/events", headers=with_port(headers, api))) == 403
-    assert api.registry.events.num_subscribers == 0
+    assert api.registry.services.events.num_subscribers == 0
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY_ROUTE)

@@ -102,7 +102,7 @@ async def test_a_path_before_that_of_the_api_is_kept() -> None:
 
 async def test_a_node_of_the_pool(api: RunningApi) -> None:
     path = "/v1/calls/call_line-3_0123456789abcdef"
-    api.context.nodes.set_reported([Node(name="line-3", base_url="http://127.0.0.1:10")])
+    api.context.services.nodes.set_reported([Node(name="line-3", base_url="http://127.0.0.1:10")])
     async with api.session.get(path, allow_redirects=False) as response:
         assert response.headers["Location"] == f"http://127.0.0.1:10{path}"
 
@@ -150,5 +150,5 @@ async def test_a_client_that_follows_arrives() -> None:
             assert spoken in owner.registry.prompts
             path = f"/v1/events?call_id={THEIRS}"
             async with api.session.ws_connect(path, timeout=aiohttp.ClientWSTimeout(ws_close=1)) as socket:
-                owner.registry.events.publish(CallEarly(sip_code=180), call_id=THEIRS)
+                owner.registry.services.events.publish(CallEarly(sip_code=180), call_id=THEIRS)
                 assert json.loads((await socket.receive()).data)["call_id"] == THEIRS

@@ -44,7 +44,7 @@ async def listening(api: RunningApi, query: str = "", **headers: str) -> AsyncIt
 
 
 def publish(api: RunningApi, *call_ids: str, data: types.EventData = KEY) -> list[str]:
-    return [api.registry.events.publish(data, call_id=call_id).id for call_id in call_ids]
+    return [api.registry.services.events.publish(data, call_id=call_id).id for call_id in call_ids]
 
 
 async def test_the_response_survives_proxies(api: RunningApi) -> None:
@@ -71,7 +71,7 @@ async def test_who_asks_for_neither_is_told_of_both(api: RunningApi, accept: str
 
 
 async def test_what_goes_over_the_line(api: RunningApi) -> None:
-    begin = api.registry.events.last_id
+    begin = api.registry.services.events.last_id
     async with api.connect() as (reader, writer):
         writer.write(REQUEST % (b"", b""))
         head = await reader.readuntil(b"\r\n\r\n")
@@ -86,7 +86,7 @@ async def test_what_goes_over_the_line(api: RunningApi) -> None:
     assert json.loads(data.removeprefix("data: ")) == {
         "id": event_id,
         "type": "call.dtmf",
-        "time": pytest.approx(api.context.clock.wall_s(), abs=60),
+        "time": pytest.approx(api.context.services.clock.wall_s(), abs=60),
         "call_id": "c1",
         "seq": 1,
         "data": {"digit": "1", "duration_ms": 100, "method": "rfc4733"},
@@ -98,7 +98,7 @@ async def test_a_client_that_comes_again_misses_nothing_and_gets_nothing_twice(a
     async with listening(api) as source:
         ids = publish(api, *["c1"] * 10)
         seen = [(await source.next())["id"] for _ in range(4)]
-    await eventually(lambda: not api.registry.events.num_subscribers)
+    await eventually(lambda: not api.registry.services.events.num_subscribers)
     ids += publish(api, *["c1"] * 10)
     async with listening(api, **{"Last-Event-ID": source.last_id}) as again:
         ids += publish(api, *["c1"] * 10)
@@ -152,7 +152,7 @@ async def test_an_event_that_is_no_longer_kept_is_410(api: RunningApi) -> None:
         (await api.ask("GET", path, headers={**ACCEPT, **headers})).check_problem(410, "events_gone")
     (await api.ask("GET", f"{PATH}?since=evt_00000000_1", headers=ACCEPT)).check_problem(410, "events_gone")
     assert await refusal(api.session.ws_connect(f"{PATH}?since={ids[5]}")) == 410
-    assert api.registry.events.num_subscribers == 0
+    assert api.registry.services.events.num_subscribers == 0
 
 
 @pytest.mark.parametrize("since", ["17", "evt_1", "evt_00000000_x", "x" * 4000, "%00"])
@@ -171,13 +171,13 @@ async def test_a_websocket_goes_on_after_an_event_too(api: RunningApi) -> None:
 
 async def test_both_kinds_of_readers_count_against_the_limit(api: RunningApi) -> None:
     async with listening(api), listening(api), api.session.ws_connect(PATH):
-        assert "cctts_event_subscribers 3.0" in api.context.metrics.render().decode()
+        assert "cctts_event_subscribers 3.0" in api.context.services.metrics.render().decode()
         refused = await api.ask("GET", PATH, headers=ACCEPT)
         refused.check_problem(503, "capacity_exceeded")
         assert refused.headers["Retry-After"] == "5"
         assert await refusal(api.session.ws_connect(PATH)) == 503
-    await eventually(lambda: not api.registry.events.num_subscribers)
-    assert "cctts_event_subscribers 0.0" in api.context.metrics.render().decode()
+    await eventually(lambda: not api.registry.services.events.num_subscribers)
+    assert "cctts_event_subscribers 0.0" in api.context.services.metrics.render().decode()
 
 
 async def test_a_reader_whose_queue_is_full_is_cut_off_and_goes_on(api: RunningApi) -> None:
@@ -187,7 +187,7 @@ async def test_a_reader_whose_queue_is_full_is_cut_off_and_goes_on(api: RunningA
         with pytest.raises(ClientError):
             while await slow.next() is not None:
                 pass
-    assert "cctts_event_subscribers_dropped_total 1.0" in api.context.metrics.render().decode()
+    assert "cctts_event_subscribers_dropped_total 1.0" in api.context.services.metrics.render().decode()
     async with listening(api, f"?since={ids[-20]}") as again:
         assert (await again.next())["id"] == ids[-19]
 
@@ -201,12 +201,14 @@ async def test_a_reader_that_stops_is_cut_off_while_others_go_on(
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         async with asyncio.timeout(20):
-            while api.registry.events.num_subscribers > 1:
+            while api.registry.services.events.num_subscribers > 1:
                 (event_id,) = publish(api, "c1", data=LONG)
                 assert (await good.next())["id"] == event_id
         (event_id,) = publish(api, "c1")
         assert (await good.next())["id"] == event_id
-        await eventually(lambda: "cctts_event_subscribers_dropped_total 1.0" in api.context.metrics.render().decode())
+        await eventually(
+            lambda: "cctts_event_subscribers_dropped_total 1.0" in api.context.services.metrics.render().decode()
+        )
 
 
 async def test_a_client_that_leaves_is_forgotten_without_an_event(
@@ -215,8 +217,8 @@ async def test_a_client_that_leaves_is_forgotten_without_an_event(
     monkeypatch.setattr(server_sent, "CLIENT_POLL_S", 0.05)
     async with listening(api) as source:
         await source.block()
-    await eventually(lambda: not api.registry.events.num_subscribers)
-    assert "cctts_event_subscribers_dropped_total 0.0" in api.context.metrics.render().decode()
+    await eventually(lambda: not api.registry.services.events.num_subscribers)
+    assert "cctts_event_subscribers_dropped_total 0.0" in api.context.services.metrics.render().decode()
 
 
 def unacknowledged_timeouts_ms(port: int) -> set[int]:
@@ -244,7 +246,7 @@ async def test_the_stream_ends_when_the_server_stops() -> None:
             assert await source.next() is None
         async with asyncio.timeout(TIMEOUT_S):
             await stopping
-    assert api.registry.events.num_subscribers == 0
+    assert api.registry.services.events.num_subscribers == 0
 
 
 async def test_new_tokens_end_the_streams() -> None:

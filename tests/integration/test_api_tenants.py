@@ -114,7 +114,7 @@ def config_with(**limits: TenantConfig) -> Any:
 
 
 def book_of(api: RunningApi) -> TenantQuotas:
-    return api.context.tenants
+    return api.context.services.tenants
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ async def test_a_call_that_is_placed_is_of_the_token_s_tenant(api: RunningApi) -
 
 
 async def test_nobody_hears_the_events_of_others(api: RunningApi) -> None:
-    events = api.registry.events
+    events = api.registry.services.events
     before = events.last_id
     async with AsyncExitStack() as stack:
         opened = {
@@ -240,9 +240,9 @@ async def test_nobody_hears_the_events_of_others(api: RunningApi) -> None:
 async def test_server_sent_events_are_filtered_too(api: RunningApi) -> None:
     headers = bearer(OTHER) | {"Accept": "text/event-stream"}
     async with api.session.get("/v1/events", headers=headers) as stream:
-        api.registry.events.publish(KEY, call_id="c-acme", tenant="acme")
-        api.registry.events.publish(KEY, call_id="c-other", tenant="other")
-        api.registry.events.close()
+        api.registry.services.events.publish(KEY, call_id="c-acme", tenant="acme")
+        api.registry.services.events.publish(KEY, call_id="c-other", tenant="other")
+        api.registry.services.events.close()
         text = (await stream.read()).decode()
     assert "c-other" in text
     assert "c-acme" not in text
@@ -364,6 +364,6 @@ async def test_readers_of_a_tenant_do_not_keep_the_operator_out() -> None:
         closed = await theirs[0].receive(timeout=5)
         assert (closed.type, closed.data) == (WSMsgType.CLOSE, 1013)
         assert await refusal(read(ACME)) == 503
-        api.registry.events.publish(KEY, call_id="c-acme", tenant="acme")
+        api.registry.services.events.publish(KEY, call_id="c-acme", tenant="acme")
         for reader in (operators, *theirs[1:]):
             assert json.loads((await reader.receive(timeout=5)).data)["call_id"] == "c-acme"

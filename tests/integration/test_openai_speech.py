@@ -48,7 +48,7 @@ def posted(body: bytes, version: str = "1.1") -> bytes:
 
 
 def no_stream_runs(api: RunningApi) -> bool:
-    return b"cctts_speech_streams 0.0\n" in api.context.metrics.render()
+    return b"cctts_speech_streams 0.0\n" in api.context.services.metrics.render()
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ async def test_an_engine_that_hangs_is_given_up(api: RunningApi, monkeypatch: py
 
 async def test_time_to_first_pcm_is_measured(api: RunningApi) -> None:
     await api.ask("POST", PATH, {"input": "hi"})
-    text = api.context.metrics.render().decode()
+    text = api.context.services.metrics.render().decode()
     assert 'cctts_time_to_first_pcm_seconds_count{engine="fake"} 1.0' in text
     assert "cctts_speech_streams 0.0" in text
 

@@ -90,8 +90,8 @@ async def test_what_cannot_be_spoken_gets_no_address(api: RunningApi) -> None:
 
 async def test_an_address_ends(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
     path = await address(api, ttl_s=60)
-    now_s = api.context.clock.wall_s()
-    monkeypatch.setattr(type(api.context.clock), "wall_s", lambda _clock: now_s + 61)
+    now_s = api.context.services.clock.wall_s()
+    monkeypatch.setattr(type(api.context.services.clock), "wall_s", lambda _clock: now_s + 61)
     assert (await api.ask("GET", path)).status == 404
 
 

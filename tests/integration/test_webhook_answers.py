@@ -43,7 +43,7 @@ async def answering(
 
 
 def answers(api: RunningApi, result: str) -> float:
-    found = api.context.metrics.registry.get_sample_value("cctts_webhook_answers_total", {"result": result})
+    found = api.context.services.metrics.registry.get_sample_value("cctts_webhook_answers_total", {"result": result})
     return found or 0.0
 
 

@@ -84,7 +84,7 @@ async def get_status(request: web.Request) -> Status:
         pid=os.getpid(),
         started_at_s=operations.started_at_s,
         not_ready_because=registry.not_ready_because,
-        degraded_because=context.speech_source.engine.degraded_because,
+        degraded_because=context.services.source.engine.degraded_because,
         draining=registry.draining,
         calls=registry.num_calls,
         max_calls=ua.max_calls,
@@ -101,7 +101,7 @@ async def get_status(request: web.Request) -> Status:
 @ROUTES.add("GET", "/v1/admin/tenants", scope="read")
 async def list_tenants(request: web.Request) -> Tenants:
     """Show what each tenant uses at this node, and may use."""
-    used = request.app[CONTEXT].tenants.used()
+    used = request.app[CONTEXT].services.tenants.used()
     return Tenants([Tenant(name=name, **msgspec.structs.asdict(use)) for name, use in sorted(used.items())])
 
 

@@ -47,7 +47,7 @@ log = logs.get(__name__)
 async def stream_events(request: web.Request) -> web.StreamResponse:
     """Events as they happen, over a WebSocket, or as server-sent events for Accept: text/event-stream."""
     context = request.app[CONTEXT]
-    bus, metrics = context.registry.events, context.metrics
+    bus, metrics = context.services.events, context.services.metrics
     call_id, types = _filters(request)
     connection = request.query.get("connection", "")
     if connection and not NAME.fullmatch(connection):
@@ -70,7 +70,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     holder = HOLDER.get()
     tenant = holder.tenant
     with (
-        context.tenants.hold_listener(tenant),
+        context.services.tenants.hold_listener(tenant),
         closing(
             bus.subscribe(
                 call_id=call_id,

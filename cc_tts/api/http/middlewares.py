@@ -59,7 +59,7 @@ log = logs.get(__name__)
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The outermost layer: every outcome becomes a response, a metric and a log line."""
     context = request.app[CONTEXT]
-    started_ns = context.clock.now_ns()
+    started_ns = context.services.clock.now_ns()
     connection = request.protocol if isinstance(request.protocol, HttpConnection) else None
     if connection is not None:
         connection.request_began()
@@ -81,10 +81,10 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
             span.attributes["http.response.status_code"] = int(status)
             span.end(error=status if int(status) >= HTTPStatus.INTERNAL_SERVER_ERROR else "")
             span.trace.close()
-        elapsed_ms = ms_between(started_ns, context.clock.now_ns())
-        context.metrics.http_requests.labels(method=method, route=route, status=status).inc()
+        elapsed_ms = ms_between(started_ns, context.services.clock.now_ns())
+        context.services.metrics.http_requests.labels(method=method, route=route, status=status).inc()
         if not streamed:
-            context.metrics.http_request_duration.labels(route=route).observe(elapsed_ms / 1000)
+            context.services.metrics.http_request_duration.labels(route=route).observe(elapsed_ms / 1000)
         log.debug("http_request", method=method, route=route, status=status, ms=elapsed_ms)
     return response
 
@@ -228,7 +228,7 @@ def _check_node(request: web.Request) -> None:
     """Redirect a request about a call or an utterance of another node to that node, if it is known."""
     context = request.app[CONTEXT]
     id_ = request.match_info.get("id") or request.query.get(CALL_ID, "")
-    owner = context.nodes.owner(id_)
+    owner = context.services.nodes.owner(id_)
     if owner is not None and not context.registry.has(id_):
         raise problems.OtherNode(*owner, request.rel_url.raw_path_qs)
 
@@ -299,7 +299,7 @@ def _begin_span(request: web.Request, method: str, route: str) -> Span | None:
     """Begin the span of a request that may change something, or that the client traces. Requests without a valid token get
     none.
     """
-    tracer = request.app[CONTEXT].tracer
+    tracer = request.app[CONTEXT].services.tracer
     if not tracer.is_on:
         return None
     parent = _trace_of(request)

@@ -151,7 +151,7 @@ async def stream_for_cartesia(request: web.Request) -> web.StreamResponse:
 @ROUTES.add("GET", "/voices", query=(_STARTING_AFTER,), scope="read", for_tenants=True, ignores_unknown_query=True)
 async def list_voices_for_cartesia(request: web.Request) -> ListedVoices:
     """List the voices as Cartesia's clients read them, all in one page."""
-    voices = () if _STARTING_AFTER.name in request.query else request.app[CONTEXT].speech_source.engine.voices()
+    voices = () if _STARTING_AFTER.name in request.query else request.app[CONTEXT].services.source.engine.voices()
     return ListedVoices(
         [ListedVoice(each.id, each.id, each.description, language=each.language.partition("-")[0]) for each in voices]
     )

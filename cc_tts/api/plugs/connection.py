@@ -104,7 +104,7 @@ class SpeechConnection(StreamConnection[Message]):
     def check(self, words: TextContent) -> None:
         """Refuse a voice or a language that does not exist; raises ``UnknownVoice`` and ``LanguageUnsupported``."""
         defaults = PromptDefaults(voice=words.voice, language=words.language)
-        self._request.app[CONTEXT].speech_source.check_defaults(defaults)
+        self._request.app[CONTEXT].services.source.check_defaults(defaults)
 
     @property
     def has_open(self) -> bool:

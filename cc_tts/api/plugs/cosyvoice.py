@@ -221,7 +221,7 @@ async def _respond_as(
     refuse_if_draining(request)
     with bodies.located(fields_of_text("/tts_text")):
         content = schemas.words(text, UNSET, TextContent(""), text_field="tts_text")
-        request.app[CONTEXT].speech_source.check_text(content)
+        request.app[CONTEXT].services.source.check_text(content)
     language = detect_language(words if mode == "zero_shot" else text)
     voices, own = request.app[PROMPT_VOICES], request.app[CONTEXT].own_voices
     voice = await voices.voice_of(own, recording, mode, language=language, words=words)

@@ -141,9 +141,9 @@ async def make_speech_address(request: web.Request, body: SpeechLink) -> SpeechA
     context = request.app[CONTEXT]
     content = body.content()
     with bodies.located(fields_of_text("/text" if body.ssml is UNSET else "/ssml")):
-        await context.speech_source.match_lexicons(content)
-        context.speech_source.check(content)
-    now_s = context.clock.wall_s()
+        await context.services.source.match_lexicons(content)
+        context.services.source.check(content)
+    now_s = context.services.clock.wall_s()
     link = _Link(content, body.format, body.sample_rate_hz, HOLDER.get(), now_s + body.ttl_s)
     name = request.app[LINKS].add(link, now_s=now_s)
     return SpeechAddress(name, f"{request.scheme}://{request.host}/v1/speech/{name}", link.expires_at_s)
@@ -162,7 +162,7 @@ async def make_speech_address(request: web.Request, body: SpeechLink) -> SpeechA
 async def get_speech(request: web.Request) -> web.StreamResponse:
     """The speech at an address, as a file; a part of it with Range."""
     context, links, name = request.app[CONTEXT], request.app[LINKS], request.match_info["link"]
-    now_s = context.clock.wall_s()
+    now_s = context.services.clock.wall_s()
     link = links.find(name, now_s=now_s)
     HOLDER.set(link.holder)  # the limits of the tenant that made the link hold
     async with link.lock:

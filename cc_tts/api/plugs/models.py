@@ -63,7 +63,7 @@ async def get_model(request: web.Request) -> Model:
 
 
 def _as_deepgram(request: web.Request) -> dict[str, Any]:
-    voices = request.app[CONTEXT].speech_source.engine.voices()
+    voices = request.app[CONTEXT].services.source.engine.voices()
     return {
         "stt": [],
         "tts": [{"name": each.id, "canonical_name": each.id, "languages": [each.language]} for each in voices],

@@ -152,7 +152,7 @@ async def list_speech_voices(request: web.Request) -> SpeechVoices:
     """List the values of voice: aliases, then voices."""
     context = request.app[CONTEXT]
     aliases = context.config.tts.voice_aliases
-    voices = context.speech_source.engine.voices()
+    voices = context.services.source.engine.voices()
     return SpeechVoices(
         [SpeechVoice(name, f"{name} ({voice})") for name, voice in aliases.items()]
         + [SpeechVoice(voice.id, voice.id) for voice in voices]

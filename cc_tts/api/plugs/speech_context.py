@@ -69,7 +69,7 @@ class Speech:
     """
 
     def __init__(self, request: web.Request, stream: ChunkStream, voice: Voice | None) -> None:
-        self.id = request.app[CONTEXT].nodes.new_id("utt")
+        self.id = request.app[CONTEXT].services.nodes.new_id("utt")
         self.voice = voice
         self.reason = CompletionCause.CANCELLED
         self.error: str | None = None
@@ -181,15 +181,15 @@ async def speech_of(
         ConnectionError: the client hung up.
     """
     context = request.app[CONTEXT]
-    started_ns = context.clock.now_ns()
-    source, tenants, tenant = context.speech_source, context.tenants, current_tenant()
+    started_ns = context.services.clock.now_ns()
+    source, tenants, tenant = context.services.source, context.services.tenants, current_tenant()
     is_whole = not isinstance(content, IncrementalContent)
     refuse_if_draining(request)
     if (streams := request.app[STREAMS]).locked():
         limit = context.config.http.max_speech_streams
         raise CapacityExceeded(f"{limit} speech streams are running (http.max_speech_streams)", retry_after_s=1)
     async with streams, AsyncExitStack() as stack:
-        stack.enter_context(context.metrics.speech_streams.track_inprogress())
+        stack.enter_context(context.services.metrics.speech_streams.track_inprogress())
         await source.match_lexicons(content)
         with bodies.located(pointers):
             voice = source.check(content)
@@ -202,15 +202,15 @@ async def speech_of(
                 if is_whole:
                     await speech.begin()
         if is_whole and voice is not None:
-            elapsed_ms = ms_between(started_ns, context.clock.now_ns())
-            context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
+            elapsed_ms = ms_between(started_ns, context.services.clock.now_ns())
+            context.services.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
         try:
             yield speech
         except CcTtsError as error:
             speech.reason, speech.error = CompletionCause.ERROR, error.code
             raise
         finally:
-            context.accounting.add(speech.line(content, rate_hz))
+            context.services.accounting.add(speech.line(content, rate_hz))
 
 
 class SpeechContext:
@@ -233,7 +233,7 @@ class SpeechContext:
         self._context = context = request.app[CONTEXT]
         self._rate_hz = rate_hz
         self._text = IncrementalText(
-            context.clock, segmenting=segmenting_of(context.config.tts), idle_timeout_s=idle_timeout_s
+            context.services.clock, segmenting=segmenting_of(context.config.tts), idle_timeout_s=idle_timeout_s
         )
         self._content = IncrementalContent(replace(words, may_cache=False), self._text)
         self._idle_timeout_s = idle_timeout_s
@@ -243,7 +243,7 @@ class SpeechContext:
         self._last = ""
         """The last character so far."""
         self._was_flushed = False
-        context.speech_source.check(self._content)
+        context.services.source.check(self._content)
 
     @property
     def text(self) -> str:
@@ -268,7 +268,7 @@ class SpeechContext:
         limit = config.stream.max_buffered_chars + config.tts.max_text_chars
         if self._text.num_pending + len(text) > limit:
             raise TextTooLong(f"more than {limit} characters wait (stream.max_buffered_chars and tts.max_text_chars)")
-        with self._context.tenants.characters(current_tenant(), len(text)):
+        with self._context.services.tenants.characters(current_tenant(), len(text)):
             self._text.append(" " + text if self._is_new_sentence(text) else text)
         self._heard_s = self._loop.time()
         self._last = text[-1:] or self._last

@@ -132,8 +132,8 @@ async def _stage(request: web.Request, prompt_id: str, body: StagePrompt) -> vie
     words = body.words()
     content = words.content()
     with bodies.located(fields_of_text("/ssml" if words.ssml else "/text")):
-        context.speech_source.check(content)
-    await context.speech_source.match_lexicons(content)
+        context.services.source.check(content)
+    await context.services.source.match_lexicons(content)
     prompt = None if body.prompt_id or request.method == "PUT" else staged.same_as(words, tenant)
     if prompt is not None:
         request[WAS_THERE] = True
@@ -185,7 +185,7 @@ async def delete_prompt(request: web.Request) -> views.StagedPrompt:
 
 
 def _staged(request: web.Request) -> StagedPrompts:
-    return request.app[CONTEXT].registry.services.staged
+    return request.app[CONTEXT].services.staged
 
 
 def _own(request: web.Request) -> StagedPrompt:

@@ -170,7 +170,7 @@ async def _stored(request: web.Request, work: Callable[[RecordingStore], T]) -> 
         RecordingOff, RecordingsUnreadable: there are no recordings, or the disk refuses.
     """
     try:
-        return await asyncio.to_thread(work, request.app[CONTEXT].registry.recordings.store)
+        return await asyncio.to_thread(work, request.app[CONTEXT].services.recordings.store)
     except OSError as error:
         log.error("recordings_not_read", detail=str(error))
         raise RecordingsUnreadable(f"record.dir: {error.strerror}") from None
@@ -186,7 +186,7 @@ async def _kept(request: web.Request) -> tuple[RecordingInfo, Path]:
 
 def _live(request: web.Request) -> LiveRecording | None:
     """Return the recording in the path, if its call is up and the token may see it."""
-    live = request.app[CONTEXT].registry.recordings.live(request.match_info["id"])
+    live = request.app[CONTEXT].services.recordings.live(request.match_info["id"])
     return live if live is not None and current_tenant() in ("", live.plan.info.tenant) else None
 
 
@@ -198,6 +198,6 @@ async def _complete(request: web.Request) -> tuple[RecordingInfo, Path]:
 
 
 def _view(request: web.Request, info: RecordingInfo) -> shapes.Recording:
-    recordings = request.app[CONTEXT].registry.recordings
+    recordings = request.app[CONTEXT].services.recordings
     live = recordings.live(info.recording_id)
     return shapes.Recording.on_disk(recordings.latest(info)) if live is None else shapes.Recording.live(live)

@@ -93,7 +93,7 @@ async def start_relay(request: web.Request, body: Relay) -> RelayBegun:
         RelayNotAllowed: "/url",
     }
     with bodies.located(fields):
-        context.speech_source.check_defaults(PromptDefaults(voice=body.voice or None, language=body.language or None))
+        context.services.source.check_defaults(PromptDefaults(voice=body.voice or None, language=body.language or None))
         return RelayBegun.of(
             context.registry.relays.begin(
                 call, body, relay_id=body.relay_id, client_state=body.client_state, is_guarded=True

@@ -32,14 +32,14 @@ log = logs.get(__name__)
 async def get_call_report(request: web.Request) -> web.StreamResponse:
     """Show one call as a page: prompts, keys, quality; with the scope recordings also how loud either side was."""
     call, context = call_of(request), request.app[CONTEXT]
-    events = context.registry.events.of_call(call.id)
-    store = context.registry.recordings.store if context.config.record.dir else None
+    events = context.services.events.of_call(call.id)
+    store = context.services.recordings.store if context.config.record.dir else None
     waveforms: list[Waveform] = []
     if store is not None and "recordings" in HOLDER.get().scopes:
         begun_s = call.answered_at_s or call.created_at_s
         waveforms = await asyncio.to_thread(_waveforms, store, call.id, call.tenant, (call.created_at_s, begun_s))
     sip = await _sip(context.registry, call)
-    picture = picture_of(call, events, now_s=context.clock.wall_s(), waveforms=waveforms, ladder=sip)
+    picture = picture_of(call, events, now_s=context.services.clock.wall_s(), waveforms=waveforms, ladder=sip)
     page = await asyncio.to_thread(render, picture)
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     return web.Response(text=page, content_type="text/html", headers=headers)

@@ -74,7 +74,7 @@ class IncomingAnswers:
             self._refuse(
                 target, call, error.code, error.detail, error.field_errors if isinstance(error, ClientError) else ()
             )
-        self._context.metrics.webhook_answers.labels(result=result).inc()
+        self._context.services.metrics.webhook_answers.labels(result=result).inc()
 
     def _refuse(
         self, target: WebhookTarget, call: Call | None, code: str, detail: str, faults: Sequence[FieldError] = ()

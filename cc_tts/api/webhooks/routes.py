@@ -33,7 +33,7 @@ log = logs.get(__name__)
 async def list_webhooks(request: web.Request) -> views.Webhooks:
     """How each endpoint of [[webhooks]] is doing, and those of calls."""
     context = request.app[CONTEXT]
-    now_ns = context.clock.now_ns()
+    now_ns = context.services.clock.now_ns()
     return views.Webhooks(
         [views.Webhook.of(each, oldest_s=each.queue.oldest_s(now_ns)) for each in context.webhooks.all_endpoints]
     )
@@ -43,11 +43,11 @@ async def list_webhooks(request: web.Request) -> views.Webhooks:
 async def try_webhook(request: web.Request, _body: schemas.Empty) -> views.WebhookTest:
     """Send webhook.test to an endpoint now, once; success lets one that failed or was disabled be used again."""
     context, name = request.app[CONTEXT], request.match_info["name"]
-    webhooks, bus = context.webhooks, context.registry.events
+    webhooks, bus = context.webhooks, context.services.events
     if name not in webhooks.endpoints:
         near = did_you_mean(name, webhooks.endpoints)
         raise WebhookNotFound(f"no endpoint is called {name[:80]!r}{near}; GET /v1/admin/webhooks lists them all")
-    event = bus.stamp(types.WebhookTest(webhook=name), id_=context.nodes.new_id("evt"))
+    event = bus.stamp(types.WebhookTest(webhook=name), id_=context.services.nodes.new_id("evt"))
     outcome = await webhooks.test(name, event)
     return views.WebhookTest(
         event_id=event.id,

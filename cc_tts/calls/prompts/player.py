@@ -133,7 +133,9 @@ class PromptPlayer:
         self._services.tenants.check_characters(self._tenant, _num_chars(prompts))
         self._services.utterances.new_id(prompt.utterance_id)
 
-    def _checked(self, prompt: Prompt, defaults: PromptDefaults, *, may_wait: bool) -> list[tuple[Prompt, Voice | None]]:
+    def _checked(
+        self, prompt: Prompt, defaults: PromptDefaults, *, may_wait: bool
+    ) -> list[tuple[Prompt, Voice | None]]:
         """Return the prompt with its voice, behind the disclosure that the caller must hear first."""
         services = self._services
         limit = services.config.calls.max_queued_prompts

@@ -143,7 +143,7 @@ async def test_a_prompt_that_was_to_be_the_last(
     after = Exchange.adopted(before.snapshot(call_id, utterances=utterances))
     call = after.registry.call(call_id)
     assert list(call.utterances) == [utterance.id]
-    found = after.registry.utterance(utterance.id)
+    found = after.registry.services.utterances.get(utterance.id)
     assert found.text_chars == utterance.text_chars
     if is_played:
         assert (found.state, found.played_ms) == ("in_progress", 300.0)
@@ -160,10 +160,13 @@ async def test_prompts_behind_one_that_is_played_wait_for_their_turn(before: Exc
     call = before.registry.call(call_id)
     first, second = call.speak(said()), call.speak(said(then="hangup", unattended=True))
     after = Exchange.adopted(before.snapshot(call_id, utterances=((first.id, 20.0),)))
-    assert [after.registry.utterance(each).state for each in (first.id, second.id)] == ["in_progress", "pending"]
+    assert [after.registry.services.utterances.get(each).state for each in (first.id, second.id)] == [
+        "in_progress",
+        "pending",
+    ]
     assert after.ua.commands("hangup") == []
     after.ua.finished(call_id, first.id)
-    assert after.registry.utterance(second.id).is_complete
+    assert after.registry.services.utterances.get(second.id).is_complete
     assert len(after.ua.commands("hangup")) == 1
 
 
@@ -314,7 +317,7 @@ async def test_the_user_agent_dies_while_a_call_is_taken_up(before: Exchange) ->
     after.registry.call(call_id).hangup()
     after.ua.active_calls.add(call_id)
     after.ua.die()
-    assert after.registry.utterance(utterance.id).is_complete
+    assert after.registry.services.utterances.get(utterance.id).is_complete
     assert after.registry.call(call_id).state is CallState.TERMINATED
 
 

@@ -74,14 +74,14 @@ async def test_each_recording_has_one_last_event(recorded: Recorded) -> None:
     assert recorded.ua.commands("record_stop") == [(recorded.call.id, "stopped")]
     assert recorded.told == [("started", None), ("saved", "stopped")]
     on_the_disk = recording.plan.info
-    recordings = recorded.exchange.registry.recordings
+    recordings = recorded.exchange.registry.services.recordings
     assert recordings.latest(on_the_disk).disclosed_at_s == 12.5, "whoever asks at the event sees what it tells of"
     with pytest.raises(RecordingNotFound):
         recorded.call.recorder.stop()
 
 
 async def test_a_recording_whose_recorder_died_before_its_file_was_there_has_failed_at_once(recorded: Recorded) -> None:
-    recordings = recorded.exchange.registry.recordings
+    recordings = recorded.exchange.registry.services.recordings
     recordings.start()
     recording = await recorded.record()
     recorded.ua.report(messages.RecorderLost((recording.id,)))

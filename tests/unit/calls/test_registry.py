@@ -61,7 +61,9 @@ async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> N
     assert exchange.ua.commands("begin") == [(call_id, utterance_id)]
     exchange.ua.speech(call_id, utterance_id, at_ns=exchange.clock.now_ns() + 30_000_000)
     exchange.ua.finished(call_id, utterance_id)
-    assert exchange.registry.utterance(utterance_id).time_to_first_audio_ms == 30, "it counts from the ACK"
+    assert exchange.registry.services.utterances.get(utterance_id).time_to_first_audio_ms == 30, (
+        "it counts from the ACK"
+    )
     exchange.ua.ended(call_id)
     assert exchange.kinds(call_id) == [
         "call.incoming",
@@ -204,7 +206,7 @@ async def test_a_call_that_the_application_does_not_answer_hears_the_greeting_fo
     assert earlier.completion_cause == "cancelled"
     exchange.ua.established(call_id)
     await exchange.settle()
-    utterance = exchange.registry.utterance(list(call.utterances)[-1])
+    utterance = exchange.registry.services.utterances.get(list(call.utterances)[-1])
     assert exchange.ua.commands("begin") == [(call_id, utterance.id)]
     exchange.ua.finished(call_id, utterance.id)
     assert exchange.ua.commands("hangup") == [(call_id, 0, "", 0)]
@@ -394,13 +396,13 @@ async def test_ended_calls_are_kept_for_a_while() -> None:
     (utterance_id,) = exchange.registry.call(first).utterances
     exchange.clock.advance(59_000)
     exchange.ua.ended(exchange.talking())
-    assert exchange.registry.utterance(utterance_id).is_complete
+    assert exchange.registry.services.utterances.get(utterance_id).is_complete
     exchange.clock.advance(2_000)
     exchange.ua.ended(exchange.talking())
     with pytest.raises(CallNotFound):
         exchange.registry.call(first)
     with pytest.raises(UtteranceNotFound):
-        exchange.registry.utterance(utterance_id)
+        exchange.registry.services.utterances.get(utterance_id)
     assert len(exchange.registry.calls(CallState.TERMINATED)) == 2
 
 
@@ -434,7 +436,7 @@ async def test_an_id_that_comes_again_leaves_nothing_of_the_call_before() -> Non
     exchange.talking("greet", call_id="call_1")
     assert len(exchange.registry.calls()) == 2
     with pytest.raises(UtteranceNotFound):
-        exchange.registry.utterance(utterance_id)
+        exchange.registry.services.utterances.get(utterance_id)
     assert [event.seq for event in exchange.seen if event.call_id == "call_1" and event.type == "call.incoming"] == [
         1,
         1,

@@ -350,7 +350,7 @@ async def test_a_tenant_that_floods_pushes_out_its_own_ended_calls() -> None:
         flood.append(exchange.talking("silent"))
         exchange.ua.ended(flood[-1])
     assert exchange.registry.call(theirs).tenant == ""
-    assert exchange.registry.utterance(utterance_id)
+    assert exchange.registry.services.utterances.get(utterance_id)
     assert [call.id for call in exchange.registry.calls()] == [theirs, *flood[-9:]]
 
 
@@ -366,10 +366,10 @@ async def test_a_tenant_that_floods_pushes_out_its_own_utterances(monkeypatch: p
 
     kept = spoken("german")
     flood = [spoken("silent") for _ in range(30)]
-    assert exchange.registry.utterance(kept)
-    assert exchange.registry.utterance(flood[-1])
+    assert exchange.registry.services.utterances.get(kept)
+    assert exchange.registry.services.utterances.get(flood[-1])
     with pytest.raises(UtteranceNotFound):
-        exchange.registry.utterance(flood[0])
+        exchange.registry.services.utterances.get(flood[0])
     assert len(exchange.registry.calls()) == 31, "the calls are kept"
 
 

@@ -53,7 +53,7 @@ class DeepgramConnection(TextsInTurn):
         words = words_of(request)
         super().__init__(request, words, output_of(request, "linear16"), idle_timeout_s=IDLE_TIMEOUT_S)
         self._sequence_id = 0
-        request_id = request.app[CONTEXT].nodes.new_id("req")
+        request_id = request.app[CONTEXT].services.nodes.new_id("req")
         self.tell([{"type": "Metadata", "request_id": request_id, "model_name": words.voice or ""}])
 
     def handle(self, incoming: AuraMessage) -> None:

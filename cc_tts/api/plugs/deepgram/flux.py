@@ -120,7 +120,7 @@ class FluxConnection(TextsInTurn):
         """The client's position at the last interruption."""
         self._num_chars = 0
         model = words.voice or ""
-        request_id = request.app[CONTEXT].nodes.new_id("req")
+        request_id = request.app[CONTEXT].services.nodes.new_id("req")
         self._tell("Connected", request_id=request_id, model_name=model, model_version="", model_uuids=[])
 
     # --- what a client says ------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ async def get_voice(request: web.Request) -> Voice:
 @ROUTES.add("GET", "/v1/user", scope="read", for_tenants=True, ignores_unknown_query=True)
 async def get_user(request: web.Request) -> User:
     """Show whose token it is, and how many characters of today are used up."""
-    tenants, tenant = request.app[CONTEXT].tenants, current_tenant()
+    tenants, tenant = request.app[CONTEXT].services.tenants, current_tenant()
     use, limit = tenants.used().get(tenant), tenants.limit(tenant, "characters")
     count = 0 if use is None else use.characters
     return User(tenant or OPERATOR, Subscription(count, NO_LIMIT if limit is None else limit))

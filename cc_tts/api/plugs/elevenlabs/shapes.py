@@ -169,7 +169,7 @@ def in_seconds(characters: Characters, *, offset_ms: float = 0.0) -> dict[str, A
 
 
 def voices_of(request: web.Request) -> list[Voice]:
-    voices = request.app[CONTEXT].speech_source.engine.voices()
+    voices = request.app[CONTEXT].services.source.engine.voices()
     return [
         Voice(each.id, each.id, "premade", {"language": each.language, "gender": each.gender}, each.description)
         for each in voices

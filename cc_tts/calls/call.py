@@ -47,7 +47,7 @@ class Call(CallView):
         self._epoch_s = clock.wall_s() - clock.now_ns() / NS_PER_S
         self.created_at_s = self._at_s(clock.now_ns())
         self.timer = CallTimer(self.id)
-        self.followers = Followers()
+        self.followers = Followers(self.id)
         self.audio = AudioHub(self)
         self.player = PromptPlayer(
             self,
@@ -344,7 +344,7 @@ class Call(CallView):
 
     def on_report(self, report: messages.CallReport) -> None:
         self._reports[type(report)](self, report)
-        self.followers.report(report)
+        self.followers.tell(lambda each: each.on_report(report))
 
     def _on_placed(self, placed: messages.CallPlaced) -> None:
         self.sip_call_id = placed.sip_call_id
@@ -439,7 +439,7 @@ class Call(CallView):
         self.bridge.call_ended()
         self.barge_in.close()
         self.player.close(CompletionCause.CALL_ENDED)
-        self.followers.call_ended(ending.reason)
+        self.followers.tell(lambda each: each.on_call_ended(ending.reason))
         traces.note_end(self, ending)
 
     def _at_s(self, at_ns: int) -> float:
@@ -456,7 +456,7 @@ class Call(CallView):
             self.end_heard_out(reason, cause=cause.value, is_cut=is_cut)
         self.barge_in.prompt_complete(utterance)
         self.keys.prompt_complete(utterance)
-        self.followers.prompt_complete(utterance)
+        self.followers.tell(lambda each: each.on_prompt_complete(utterance))
 
     def _gather_complete(self, gather: Gather) -> None:
         self.bridge.withhold_keys(withheld=self.keys.hides_keys)

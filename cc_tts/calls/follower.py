@@ -5,9 +5,10 @@ Runs on: the event loop.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from cc_tts import logs
 from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.call_state import CallEvent, CallState
@@ -20,6 +21,8 @@ from cc_tts.errors import CapacityExceeded, WrongState
 from cc_tts.speech.prompt import Prompt
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
+
+log = logs.get(__name__)
 
 
 class Follower:
@@ -103,7 +106,8 @@ class CallView(CallInfo, ABC):
 class Followers:
     """The followers of one call."""
 
-    def __init__(self) -> None:
+    def __init__(self, call_id: str) -> None:
+        self._call_id = call_id
         self._followers: dict[Follower, None] = {}
 
     def check(self, kind: type[Follower], call: CallView, *, limit: int, what: str, key: str) -> None:
@@ -134,23 +138,10 @@ class Followers:
         del self._followers[follower]
         return True
 
-    def report(self, report: messages.CallReport) -> None:
+    def tell(self, tell: Callable[[Follower], None]) -> None:
+        """Tell each follower something. A fault of one is logged, so that the others hear it, and the call goes on."""
         for each in self:
-            each.on_report(report)
-
-    def key(self, digit: str, duration_ms: int) -> None:
-        for each in self:
-            each.on_key(digit, duration_ms)
-
-    def prompt_complete(self, utterance: Utterance) -> None:
-        for each in self:
-            each.on_prompt_complete(utterance)
-
-    def speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
-        """Tell the followers that the caller has begun or stopped speaking."""
-        for each in self:
-            each.on_speech(speech_id, at_ns, begins=begins)
-
-    def call_ended(self, reason: str) -> None:
-        for each in self:
-            each.on_call_ended(reason)
+            try:
+                tell(each)
+            except Exception:
+                log.exception("follower_failed", call_id=self._call_id)

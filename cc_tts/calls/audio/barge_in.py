@@ -154,7 +154,7 @@ class BargeIn:
                 at_ms=round(ms_between(self._established_ns, onset_ns), 1),
             )
         )
-        self._call.followers.speech(speech.id, onset_ns, begins=True)
+        self._call.followers.tell(lambda each: each.on_speech(speech.id, onset_ns, begins=True))
         if self._hold is not None:
             self._timer.cancel()
         else:
@@ -188,7 +188,7 @@ class BargeIn:
             return
         duration_ms = ms_between(speech.onset_ns, end_ns)
         self._call.publish(types.CallSpeechStopped(speech_id=speech.id, duration_ms=round(duration_ms, 1)))
-        self._call.followers.speech(speech.id, end_ns, begins=False)
+        self._call.followers.tell(lambda each: each.on_speech(speech.id, end_ns, begins=False))
         hold = self._hold
         if hold is None:
             self._timer.cancel()

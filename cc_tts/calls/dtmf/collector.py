@@ -354,7 +354,7 @@ class DtmfCollector:
                 gather_id=UNSET if gather is None else gather.id,
             )
         )
-        self._call.followers.key(digit, key.duration_ms)
+        self._call.followers.tell(lambda each: each.on_key(digit, key.duration_ms))
         self._pressed(key)
 
     def _is_repeated(self, key: messages.DtmfReceived) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from cc_tts.calls import registry as registry_module
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
+from cc_tts.calls.follower import Follower
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.registry import OVERLOAD_EVENT_INTERVAL_S
 from cc_tts.config.sections.models import TtsConfig
@@ -298,6 +299,30 @@ async def test_the_end_of_a_drain_ends_the_calls(exchange: Exchange) -> None:
         ("completed", "draining"),
         ("rejected", "draining"),
     ]
+
+
+class Broken(Follower):
+    def on_call_ended(self, reason: str) -> None:
+        raise RuntimeError(reason)
+
+
+class Told(Follower):
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def on_call_ended(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def test_a_follower_that_breaks_keeps_no_call_up_and_no_word_from_the_others(exchange: Exchange) -> None:
+    call, told = exchange.registry.call(exchange.talking("silent")), Told()
+    call.followers.join(Broken())
+    call.followers.join(told)
+    with capture_logs() as lines:
+        exchange.ua.ended(call.id)
+    assert told.reasons == ["remote_hangup"]
+    assert exchange.registry.num_calls == 0
+    assert "follower_failed" in [line["event"] for line in lines]
 
 
 async def test_nobody_is_called_for_a_prompt_that_speech_cannot_interrupt(exchange: Exchange) -> None:

@@ -118,9 +118,6 @@ class Call(CallView):
             CcTtsError: as :meth:`speak`, of a prompt.
         """
         self._check(CallEvent.SPEAK, "gather")
-        self.keys.check_idle()
-        if request.invalid_prompt is not None:
-            self.services.checked(request.invalid_prompt, self.tenant, self.defaults)
         gather = self.keys.collect(request)
         if self.spans is not None and gather.result is None:
             self.spans.gather_began(gather.id)
@@ -183,7 +180,8 @@ class Call(CallView):
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._check_unanswered()
-        self.recorder.begin_wanted(has_media=early_media)
+        if early_media:
+            self.recorder.begin_wanted()
         self.services.ua.send(messages.Ring(call_id=self.id, early_media=early_media, lead_in_ms=self.lead_in_ms))
 
     def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:

@@ -62,8 +62,8 @@ class Gather:
         self._prompt: Utterance | None = None
         self._asked: Utterance | CcTtsError | None = None
         """The last prompt, or why it was refused."""
-        self._waiting_keys: deque[str] = deque()
-        """Keys that were pressed during a prompt that they may not interrupt."""
+        self.waiting_keys: deque[str] = deque()
+        """Keys that were pressed during a prompt that they may not interrupt. What is left is for the next gather."""
         self._key_timer = PausableTimer(call.id, clock)
         self._total_timer = PausableTimer(call.id, clock)
 
@@ -90,7 +90,7 @@ class Gather:
         """Begin. ``prompt`` is the queued prompt of the request; ``typed_ahead`` are keys that were pressed earlier."""
         self._total_timer.pause("prompt")
         self._total_timer.set(self.request.timeout_ms, partial(self._end_try, "timeout", "total"))
-        self._waiting_keys.extend(typed_ahead)
+        self.waiting_keys.extend(typed_ahead)
         if prompt is not None and typed_ahead and prompt.barge_in_dtmf:
             self._silence(prompt, CompletionCause.BARGE_IN)
             prompt = None
@@ -113,7 +113,7 @@ class Gather:
 
     def key_pressed(self, key: str) -> None:
         if self._prompt is not None and not self._prompt.barge_in_dtmf:
-            self._waiting_keys.append(key)
+            self.waiting_keys.append(key)
             return
         if self._prompt is not None:
             self._silence(self._prompt, CompletionCause.BARGE_IN)
@@ -130,10 +130,6 @@ class Gather:
         if self.result is None:
             self._complete(result)
 
-    def unused_keys(self) -> list[str]:
-        """Keys that were pressed during a protected prompt and were not needed."""
-        return list(self._waiting_keys)
-
     def is_ended_by(self, key: str) -> bool:
         """Whether ``key`` would end the gather without digits although digits are required."""
         return key in self.request.finish_on_key and not self.digits and self.request.min_digits > 0
@@ -148,8 +144,8 @@ class Gather:
         self._prompt = None
         self._total_timer.resume("prompt")
         self._wait_for_key("initial", self.request.initial_timeout_ms)
-        while self._waiting_keys and self._prompt is None and self.result is None:
-            self._take(self._waiting_keys.popleft())
+        while self.waiting_keys and self._prompt is None and self.result is None:
+            self._take(self.waiting_keys.popleft())
 
     def _take(self, key: str) -> None:
         self._total_timer.resume("prompt")
@@ -174,7 +170,7 @@ class Gather:
             return
         self.tries += 1
         self.digits, self.terminator, self.timed_out = "", None, None
-        self._waiting_keys.clear()
+        self.waiting_keys.clear()
         again = self.request.invalid_prompt or self.request.prompt
         try:
             prompt = None if again is None else self._call.speak(replace(again, utterance_id=None))
@@ -243,13 +239,17 @@ class DtmfCollector:
             then=request.then,
         )
 
-    def check_idle(self) -> None:
-        """Raise :class:`GatherActive` if a gather runs."""
+    def collect(self, request: GatherRequest) -> Gather:
+        """Begin a gather with the keys that were typed ahead.
+
+        Raises:
+            GatherActive: one runs already.
+            CcTtsError: as :meth:`.Call.speak`, of a prompt.
+        """
         if self.gather is not None:
             raise GatherActive(f"gather {self.gather.id} runs on call {self._call.id}")
-
-    def collect(self, request: GatherRequest) -> Gather:
-        """Begin a gather with the keys that were typed ahead; raises as :meth:`.Call.speak` for its prompt."""
+        if request.invalid_prompt is not None:
+            self._call.services.checked(request.invalid_prompt, self._call.tenant, self._call.defaults)
         prompt = None if request.prompt is None else self._call.speak(request.prompt)
         gather = Gather(self._call, request, on_complete=self._complete)
         self._log.info("gather", gather_id=gather.id)
@@ -396,7 +396,7 @@ class DtmfCollector:
         """Note that the gather is complete. Unused keys wait for the next gather."""
         self.gather, self._last = None, gather
         now_ns = self._clock.now_ns()
-        unused = gather.unused_keys()
+        unused = list(gather.waiting_keys)
         if unused and self._is_late(unused[0]):
             del unused[0]
         self._typed.extend((now_ns, key) for key in unused)

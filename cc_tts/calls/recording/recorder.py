@@ -63,10 +63,8 @@ class CallRecorder(Follower):
         self._check_start()
         return self._start(plan, request)
 
-    def begin_wanted(self, *, has_media: bool = True) -> None:
+    def begin_wanted(self) -> None:
         """Begin the recording that the route or the INVITE asks for, since the call is about to have media."""
-        if not has_media:
-            return
         wanted, self.wanted = self.wanted, None
         if wanted is not None and self.current is None and not self._is_preparing:
             recording_id = self._recordings.new_id()
@@ -74,9 +72,9 @@ class CallRecorder(Follower):
 
     def _start(self, plan: RecordingPlan, request: RecordRequest) -> Recording:
         waits = plan.info.consent == "required"
-        recording = Recording(plan=plan, finish_on_key=request.finish_on_key, state="waiting" if waits else "starting")
+        recording = Recording(plan=plan, finish_on_key=request.finish_on_key, state="waiting")
         if not waits:
-            self._begin(recording)
+            self._begin(recording, plan)
         self._follow(recording)
         self._stamp(plan.info)
         if waits:
@@ -89,10 +87,10 @@ class CallRecorder(Follower):
         if self.current is not None or self._is_preparing:
             raise RecordingActive(f"call {self._call.id} is recorded already")
 
-    def _begin(self, recording: Recording) -> None:
+    def _begin(self, recording: Recording, plan: RecordingPlan) -> None:
         is_paused = self._call.gathers_secrets
-        self._call.services.ua.send(messages.StartRecording(self._call.id, recording.plan, is_paused))
-        recording.state = "starting"
+        self._call.services.ua.send(messages.StartRecording(self._call.id, plan, is_paused))
+        recording.plan, recording.state = plan, "starting"
         recording.pauses = ["gather"] if is_paused else []
 
     def consent(self, *, given: bool) -> Recording:
@@ -107,12 +105,11 @@ class CallRecorder(Follower):
             raise WrongState(f"recording {recording.id} does not wait for consent")
         consent: Consent = "given" if given else "refused"
         info = msgspec.structs.replace(recording.plan.info, consent=consent)
+        plan = msgspec.structs.replace(recording.plan, info=info)
         if given:
-            agreed = msgspec.structs.replace(recording, plan=msgspec.structs.replace(recording.plan, info=info))
-            self._begin(agreed)
-            recording.plan, recording.state, recording.pauses = agreed.plan, agreed.state, agreed.pauses
+            self._begin(recording, plan)
         else:
-            recording.plan = msgspec.structs.replace(recording.plan, info=info)
+            recording.plan = plan
             self._fail("consent_refused")
         self._stamp(info)
         return recording
@@ -231,13 +228,10 @@ class CallRecorder(Follower):
         was_paused, recording.pauses = bool(recording.pauses), pauses
         if was_paused == bool(pauses):
             return
-        self._send_pause(paused=bool(pauses), skips=skips, delay_ms=delay_ms)
+        self._call.services.ua.tell(messages.SetRecordingPaused(self._call.id, bool(pauses), skips, delay_ms))
         if recording.state != "starting":  # one that is starting reports its state when it has started
             recording.state = "paused" if pauses else "recording"
             self._tell("paused" if pauses else "resumed", reason)
-
-    def _send_pause(self, *, paused: bool, skips: bool = False, delay_ms: int = 0) -> None:
-        self._call.services.ua.tell(messages.SetRecordingPaused(self._call.id, paused, skips, delay_ms))
 
     def _fail(self, reason: Ending) -> None:
         assert self.current is not None

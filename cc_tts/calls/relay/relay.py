@@ -85,7 +85,8 @@ class Relay(Follower):
         self._later_digits: list[asyncio.TimerHandle] = []
         self._digits_until_s = 0.0
         """When the keys with pauses that are being sent will be done, by the loop's clock."""
-        self._was_connected = resumed
+        self.was_connected = resumed
+        """Whether an application has ever accepted the call."""
         self._was_interrupted = False
         self._ending: tuple[RelayCause, str] | None = None
         """Why the relay ends once the caller has heard everything, and the application's data for the next handler of the
@@ -100,19 +101,14 @@ class Relay(Follower):
         """Whether the relay still needs a connection."""
         return not self.is_over and self._ending is None
 
-    @property
-    def was_connected(self) -> bool:
-        """Whether an application has ever accepted the call."""
-        return self._was_connected
-
     def connected(self, outbox: Outbox[messages.ToApplication]) -> None:
         """The application has accepted a connection, which sends the messages in ``outbox``."""
         self._outbox = outbox
         outbox.put(self._setup())
         while self._kept:
             outbox.put(self._kept.popleft())
-        if not self._was_connected:
-            self._was_connected = True
+        if not self.was_connected:
+            self.was_connected = True
             self.call.publish(CallRelayStarted(relay_id=self.request.id, client_state=_state_of(self.request)))
             self._begin()
 

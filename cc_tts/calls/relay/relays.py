@@ -32,10 +32,6 @@ class Relays:
         self._allowed = AllowedHosts(services.config.relay.allowed_hosts)
         self.connect: Callable[[Relay], None] = _nobody
 
-    @property
-    def allowed(self) -> AllowedHosts:
-        return self._allowed
-
     def begin(
         self,
         call: Call,

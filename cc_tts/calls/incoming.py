@@ -19,7 +19,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.relay.relays import Relays
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers import transfers
-from cc_tts.calls.transfers.transfer import TransferRequest
+from cc_tts.calls.transfers.transfer import ReferRequest
 from cc_tts.config.schema import MediaDialect
 from cc_tts.errors import CcTtsError, ClientError, Draining
 from cc_tts.speech.prompt import Prompt
@@ -159,7 +159,7 @@ class IncomingCalls:
             elif decision.transfer_to:
                 transfers.begin(
                     call,
-                    TransferRequest(
+                    ReferRequest(
                         to=decision.transfer_to, prompt=decision.prompt, when_answered=True, on_failure="hangup"
                     ),
                 )

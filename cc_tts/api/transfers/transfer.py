@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from operator import attrgetter
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from aiohttp import web
@@ -16,7 +16,7 @@ from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.events.types import TransferState
 from cc_tts.calls.transfers import transfers, warm
-from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, TransferRequest
+from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, ReferRequest
 from cc_tts.calls.transfers.warm import DEFAULT_ACCEPT_MS, WarmRequest
 from cc_tts.config.sip_uri import uri_fault
 from cc_tts.config.wording import form
@@ -95,8 +95,37 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
     transfer_id: schemas.Id | None = None
     client_state: schemas.ClientState | None = None
 
-    def request(self) -> TransferRequest:
-        """Return the request for the calls layer.
+    def request(self) -> ReferRequest:
+        """Return the request for the calls layer; raises as :meth:`_common`."""
+        return ReferRequest(**self._common(), referred_by=self.referred_by or "", hold=self.hold)
+
+    def warm_request(self) -> WarmRequest:
+        """Return the request of a warm transfer for the calls layer; raises as :meth:`_common`."""
+        common = self._common()
+        for name in _OF_REFER:
+            schemas.refuse(f"/{name}", "goes with modes blind and attended", when=self._differs(name))
+        brief = self.brief
+        if self.from_ is not None and (fault := uri_fault(self.from_)):
+            raise Unprocessable.about(FieldError("/from", fault))
+        is_ended = brief is not None and brief.then != "stay"
+        schemas.refuse("/brief/then", "the agent's call goes on", when=is_ended)
+        schemas.refuse(
+            "/accept_key",
+            "the agent hears of it in brief, which is missing",
+            when=bool(self.accept_key) and brief is None,
+        )
+        return WarmRequest(
+            **common,
+            from_=self.from_,
+            accept_key=self.accept_key or "",
+            accept_timeout_ms=self.accept_timeout_ms,
+            brief=None if brief is None else brief.prompt(pointer="/brief"),
+            music=None if self.music is None else self.music.prompt(pointer="/music"),
+            on_hangup=self.on_hangup,
+        )
+
+    def _common(self) -> dict[str, Any]:
+        """Return the fields of every kind of transfer.
 
         Raises:
             Unprocessable: a URI, a header or the prompt cannot be used.
@@ -109,49 +138,15 @@ class Transfer(schemas.Body, frozen=True, kw_only=True):
         schemas.refuse(
             "/speak/then", "the transfer ends the call", when=self.speak is not None and self.speak.then != "stay"
         )
-        return TransferRequest(
-            to=self.to or "",
-            headers=self.headers,
-            referred_by=self.referred_by or "",
-            timeout_ms=self.timeout_ms,
-            on_failure=self.on_failure,
-            hold=self.hold,
-            prompt=None if self.speak is None else self.speak.prompt(pointer="/speak"),
-            transfer_id=self.transfer_id or "",
-            client_state=self.client_state,
-        )
-
-    def warm_request(self) -> WarmRequest:
-        """Return the request of a warm transfer for the calls layer; raises as :meth:`request`."""
-        blind = self.request()
-        for name in _OF_REFER:
-            schemas.refuse(f"/{name}", "goes with modes blind and attended", when=self._differs(name))
-        from_, brief = self.from_, self.brief
-        if from_ is not None and (fault := uri_fault(from_)):
-            raise Unprocessable.about(FieldError("/from", fault))
-        is_ended = brief is not None and brief.then != "stay"
-        schemas.refuse("/brief/then", "the agent's call goes on", when=is_ended)
-        schemas.refuse(
-            "/accept_key",
-            "the agent hears of it in brief, which is missing",
-            when=bool(self.accept_key) and brief is None,
-        )
-        music = None if self.music is None else self.music.prompt(pointer="/music")
-        return WarmRequest(
-            to=blind.to,
-            from_=from_,
-            headers=self.headers,
-            timeout_ms=self.timeout_ms,
-            accept_key=self.accept_key or "",
-            accept_timeout_ms=self.accept_timeout_ms,
-            brief=None if brief is None else brief.prompt(pointer="/brief"),
-            prompt=blind.prompt,
-            music=music,
-            on_failure=self.on_failure,
-            on_hangup=self.on_hangup,
-            transfer_id=self.transfer_id or "",
-            client_state=self.client_state,
-        )
+        return {
+            "to": self.to or "",
+            "headers": self.headers,
+            "timeout_ms": self.timeout_ms,
+            "on_failure": self.on_failure,
+            "prompt": None if self.speak is None else self.speak.prompt(pointer="/speak"),
+            "transfer_id": self.transfer_id or "",
+            "client_state": self.client_state,
+        }
 
     def _check_mode(self) -> None:
         is_attended = self.mode == "attended"

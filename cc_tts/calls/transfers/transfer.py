@@ -4,13 +4,15 @@ The call is kept until the outcome is known: the far side calls its target and t
 peers a hang-up after the 202 would end the transfer, too.
 """
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Self
 
-from msgspec import UNSET, UnsetType
+import msgspec
+from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.adoption.record import KeptTransfer
@@ -43,21 +45,27 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRequest:
-    """A transfer to begin. ``consult``: the call whose far side is the target of an attended transfer, which needs no
-    ``to``. ``when_answered``: the call may still be unanswered.
-    """
+    """A transfer to begin, of whatever kind. The caller hears ``prompt`` first."""
 
     to: str = ""
     headers: dict[str, str] = field(default_factory=dict)
-    consult: CallView | None = None
-    referred_by: str = ""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     on_failure: Literal["keep", "hangup"] = "keep"
-    hold: bool = True
-    when_answered: bool = False
     prompt: Prompt | None = None
     transfer_id: str = ""
     client_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferRequest(TransferRequest):
+    """A transfer by REFER. ``consult``: the call whose far side is the target of an attended transfer, which needs no
+    ``to``. ``when_answered``: the call may still be unanswered.
+    """
+
+    consult: CallView | None = None
+    referred_by: str = ""
+    hold: bool = True
+    when_answered: bool = False
 
     @property
     def mode(self) -> types.TransferMode:
@@ -68,24 +76,32 @@ class TransferRequest:
 class AnyTransfer(Follower, ABC):
     """A transfer of a call, from the command to its last event. It reports its progress by events."""
 
-    def __init__(self, call: CallView, transfer_id: str, mode: types.TransferMode, client_state: str | None) -> None:
-        self.id = transfer_id
+    def __init__(self, call: CallView, request: TransferRequest, mode: types.TransferMode) -> None:
+        self.id = request.transfer_id or f"transfer_{secrets.token_hex(8)}"
         self.state: types.TransferState = "requested"
         self.is_over = False
         """Whether its last event has been published, or is about to be."""
         self._call = call
         self._mode = mode
         self._timer = CallTimer(call.id)
-        self._client_state: str | UnsetType = UNSET if client_state is None else client_state
+        self._request = request
 
     @abstractmethod
     def begin(self) -> None:
         """Begin; if that fails its error is raised, and nothing has begun."""
 
     @property
-    @abstractmethod
     def kept(self) -> KeptTransfer:
         """The part of the transfer that another server needs."""
+        return KeptTransfer(
+            id=self.id,
+            state=self.state,
+            is_sent=False,
+            mode=self._mode,
+            timeout_ms=self._request.timeout_ms,
+            on_failure=self._request.on_failure,
+            client_state=self._request.client_state,
+        )
 
     def _tell(self, sip_code: int = 0, **more: Any) -> None:
         self._call.publish(
@@ -94,7 +110,7 @@ class AnyTransfer(Follower, ABC):
                 mode=self._mode,
                 state=self.state,
                 sip_code=sip_code or None,
-                client_state=self._client_state,
+                client_state=UNSET if self._request.client_state is None else self._request.client_state,
                 **more,
             )
         )
@@ -111,9 +127,10 @@ class AnyTransfer(Follower, ABC):
 class Transfer(AnyTransfer):
     """A transfer by REFER."""
 
-    def __init__(self, call: CallView, request: TransferRequest) -> None:
-        super().__init__(call, request.transfer_id, request.mode, request.client_state)
-        self.request = request
+    _request: ReferRequest
+
+    def __init__(self, call: CallView, request: ReferRequest) -> None:
+        super().__init__(call, request, request.mode)
         self._step: Literal["speak", "answer", "hold", "refer"] = "speak"
         self._utterance: Utterance | None = None
         self._holds = False
@@ -123,8 +140,8 @@ class Transfer(AnyTransfer):
 
     def begin(self) -> None:
         """Say the prompt first, then hold the call, then send the REFER."""
-        if self.request.prompt is not None:
-            self._utterance = self._call.speak(self.request.prompt)
+        if self._request.prompt is not None:
+            self._utterance = self._call.speak(self._request.prompt)
         else:
             self._hold_once_answered()
         self._call.followers.join(self)
@@ -158,7 +175,7 @@ class Transfer(AnyTransfer):
 
     def _hold(self) -> None:
         self._step = "hold"
-        if not self.request.hold or self._call.held:
+        if not self._request.hold or self._call.held:
             self._refer()
             return
         self._holds = True
@@ -179,14 +196,14 @@ class Transfer(AnyTransfer):
         self._call.services.ua.send(
             messages.Transfer(
                 call_id=self._call.id,
-                to=self.request.to,
-                headers=self.request.headers,
-                referred_by=self.request.referred_by,
+                to=self._request.to,
+                headers=self._request.headers,
+                referred_by=self._request.referred_by,
             )
         )
 
     def _limit_time(self) -> None:
-        self._timer.set(self.request.timeout_ms / 1000, partial(self._fail, "timeout"))
+        self._timer.set(self._request.timeout_ms / 1000, partial(self._fail, "timeout"))
 
     # --- what becomes of it --------------------------------------------------------------------------------------------
 
@@ -207,23 +224,13 @@ class Transfer(AnyTransfer):
 
     @property
     def kept(self) -> KeptTransfer:
-        request = self.request
-        return KeptTransfer(
-            id=self.id,
-            state=self.state,
-            is_sent=self._step == "refer",
-            holds=self._holds,
-            mode=self._mode,
-            timeout_ms=request.timeout_ms,
-            on_failure=request.on_failure,
-            hold=request.hold,
-            client_state=request.client_state,
-        )
+        is_sent = self._step == "refer"
+        return msgspec.structs.replace(super().kept, is_sent=is_sent, holds=self._holds, hold=self._request.hold)
 
     @classmethod
     def restored(cls, call: CallView, kept: KeptTransfer, told: Iterable[messages.TransferProgress]) -> Self:
         """Continue the transfer of an earlier server, with what the far side has reported meanwhile."""
-        request = TransferRequest(
+        request = ReferRequest(
             transfer_id=kept.id,
             timeout_ms=kept.timeout_ms,
             on_failure=kept.on_failure,
@@ -254,19 +261,19 @@ class Transfer(AnyTransfer):
     def _advance(self, state: types.TransferState, sip_code: int) -> None:
         if _STATES.index(state) <= _STATES.index(self.state):
             return
-        if self.state == "requested" and self.request.hold:
+        if self.state == "requested" and self._request.hold:
             self._call.player.cancel_all()
         self.state = state
         self._tell(sip_code)
 
     def _succeed(self, sip_code: int) -> None:
         self._finish("succeeded", sip_code, confirmed=True)
-        consult = self.request.consult
+        consult = self._request.consult
         self._timer.set(BYE_AFTER_S, partial(_end_all, [self._call, *([consult] if consult else [])]))
 
     def _fail(self, reason: types.TransferReason, sip_code: int = 0) -> None:
         self._finish("failed", sip_code, reason=reason)
-        if self.request.on_failure == "hangup":
+        if self._request.on_failure == "hangup":
             self._call.end("transfer_failed", sip_code=sip_code, transfer_result=reason)
         else:
             self._take_back()

@@ -3,13 +3,12 @@
 Runs on: the event loop.
 """
 
-import secrets
 from dataclasses import replace
 from typing import TypeVar
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.transfers.transfer import AnyTransfer, Transfer, TransferRequest
+from cc_tts.calls.transfers.transfer import AnyTransfer, ReferRequest, Transfer
 from cc_tts.config.schema import Config
 from cc_tts.config.sip_uri import AllowedTargets
 from cc_tts.errors import TransferActive, TransferNotAllowed, WrongState
@@ -30,11 +29,7 @@ def check_target(to: str, config: Config) -> None:
         )
 
 
-def new_id(wanted: str) -> str:
-    return wanted or f"transfer_{secrets.token_hex(8)}"
-
-
-def begin(call: Call, request: TransferRequest) -> Transfer:
+def begin(call: Call, request: ReferRequest) -> Transfer:
     """Transfer the far side of a call by REFER; ``call.transfer`` reports the progress.
 
     Raises:
@@ -58,7 +53,7 @@ def begin(call: Call, request: TransferRequest) -> Transfer:
     if call.state is not CallState.ESTABLISHED and not (request.when_answered and call.waits_for_answer):
         raise WrongState(f"call {call.id} is {call.state}: transfer is not possible")
     before = call.transfer
-    transfer = run(call, Transfer(call, replace(request, transfer_id=new_id(request.transfer_id))))
+    transfer = run(call, Transfer(call, request))
     if before is not None:
         call.followers.leave(before)  # a hold of it that is answered late is now this one's
     return transfer

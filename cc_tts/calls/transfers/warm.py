@@ -11,12 +11,12 @@ Runs on: the event loop.
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
 from cc_tts import logs
-from cc_tts.calls.adoption.record import KeptBridge, KeptTransfer
+from cc_tts.calls.adoption.record import KeptBridge
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import types
@@ -24,8 +24,8 @@ from cc_tts.calls.follower import Follower
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.transfers.bridge import bridge_to
-from cc_tts.calls.transfers.transfer import DEFAULT_TIMEOUT_MS, AnyTransfer
-from cc_tts.calls.transfers.transfers import check_target, new_id, run
+from cc_tts.calls.transfers.transfer import AnyTransfer, TransferRequest
+from cc_tts.calls.transfers.transfers import check_target, run
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import FOREVER, STAGED_PREFIX, Prompt, StagedContent, ToneContent
 from cc_tts.ua import messages
@@ -46,24 +46,17 @@ log = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WarmRequest:
+class WarmRequest(TransferRequest):
     """A warm transfer to begin. The caller hears ``prompt`` and then ``music``; the agent hears ``brief`` and presses
     ``accept_key``, unless it is empty. ``timeout_ms`` is for the answer, ``accept_timeout_ms`` for the key.
     """
 
-    to: str
     from_: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    timeout_ms: int = DEFAULT_TIMEOUT_MS
     accept_key: str = ""
     accept_timeout_ms: int = DEFAULT_ACCEPT_MS
     brief: Prompt | None = None
-    prompt: Prompt | None = None
     music: Prompt | None = None
-    on_failure: Literal["keep", "hangup"] = "keep"
     on_hangup: messages.OnHangup = "end"
-    transfer_id: str = ""
-    client_state: str | None = None
 
 
 class _CallerSide(Follower):
@@ -79,11 +72,12 @@ class _CallerSide(Follower):
 class WarmTransfer(AnyTransfer):
     """A warm transfer. The caller hears ``music``, unless the request has some."""
 
+    _request: WarmRequest
+
     def __init__(self, call: Call, request: WarmRequest, *, music: Prompt, outgoing: OutgoingCalls) -> None:
-        super().__init__(call, request.transfer_id, "warm", request.client_state)
+        super().__init__(call, request, "warm")
         self.agent: Call | None = None
         self._caller = call
-        self._request = request
         self._music = music
         self._outgoing = outgoing
         self._step: Literal["dial", "brief", "accept", "join"] = "dial"
@@ -96,20 +90,6 @@ class WarmTransfer(AnyTransfer):
     def agent_call_id(self) -> str:
         """The call to the agent; empty before it is placed."""
         return "" if self.agent is None else self.agent.id
-
-    @property
-    def kept(self) -> KeptTransfer:
-        """The part of the transfer that another server needs in order to fail it."""
-        request = self._request
-        return KeptTransfer(
-            id=self.id,
-            state=self.state,
-            is_sent=False,
-            mode="warm",
-            timeout_ms=request.timeout_ms,
-            on_failure=request.on_failure,
-            client_state=request.client_state,
-        )
 
     # --- the steps -----------------------------------------------------------------------------------------------------
 
@@ -250,7 +230,6 @@ def begin(call: Call, request: WarmRequest, outgoing: OutgoingCalls) -> WarmTran
     call.check_sip("bridge")
     check_target(request.to, config)
     call.bridge.check()
-    request = replace(request, transfer_id=new_id(request.transfer_id))
     return run(call, WarmTransfer(call, request, music=_default_music(config.transfer.music), outgoing=outgoing))
 
 

@@ -12,7 +12,7 @@ from cc_tts.calls.relay import messages
 from cc_tts.calls.relay import relay as relays
 from cc_tts.calls.relay.relay import MAX_KEPT, Relay
 from cc_tts.calls.transfers import transfers
-from cc_tts.calls.transfers.transfer import TransferRequest
+from cc_tts.calls.transfers.transfer import ReferRequest
 from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.relay import RelayConfig, RelaySettings
 from cc_tts.errors import CcTtsError, Unprocessable
@@ -190,7 +190,7 @@ async def test_a_caller_who_was_handed_over_stays() -> None:
     exchange = Exchange()
     relay, _ = await begun(exchange)
     call = exchange.registry.call(relay.call.id)
-    transfers.begin(call, TransferRequest(to="sip:1001@pbx.example.com"))
+    transfers.begin(call, ReferRequest(to="sip:1001@pbx.example.com"))
     relay.take(messages.End(handoff_data="sales"))
     assert [each.cause for each in ended(exchange)] == ["completed"]
     assert not exchange.ua.commands("hangup")

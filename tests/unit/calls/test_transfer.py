@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.transfers import transfers
-from cc_tts.calls.transfers.transfer import BYE_AFTER_S, HOLD_TIMEOUT_S, LAST_WORD_S, Transfer, TransferRequest
+from cc_tts.calls.transfers.transfer import BYE_AFTER_S, HOLD_TIMEOUT_S, LAST_WORD_S, ReferRequest, Transfer
 from cc_tts.errors import TransferActive, TransferNotAllowed, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
@@ -28,7 +28,7 @@ class Referrer:
         self.call: Call = exchange.registry.call(exchange.talking("silent"))
 
     def transfer(self, to: str = TARGET, **wanted: Any) -> Transfer:
-        return transfers.begin(self.call, TransferRequest(to=to, **wanted))
+        return transfers.begin(self.call, ReferRequest(to=to, **wanted))
 
     def held(self, by: messages.HeldBy = "local") -> None:
         self.ua.report(messages.HoldChanged(call_id=self.call.id, by=by))
@@ -259,7 +259,7 @@ async def test_only_allowed_targets_and_only_an_established_call(referrer: Refer
             referrer.transfer(to)
     ringing = referrer.exchange.registry.call(referrer.ua.incoming("manual"))
     with pytest.raises(WrongState):
-        transfers.begin(ringing, TransferRequest(to=TARGET))
+        transfers.begin(ringing, ReferRequest(to=TARGET))
     assert referrer.events == []
 
 

@@ -9,7 +9,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.transfers import transfers, warm
 from cc_tts.calls.transfers.bridge import bridge_to
-from cc_tts.calls.transfers.transfer import TransferRequest
+from cc_tts.calls.transfers.transfer import ReferRequest
 from cc_tts.calls.transfers.warm import WarmRequest, WarmTransfer
 from cc_tts.errors import BridgeActive, CapacityExceeded, TransferActive, TransferNotAllowed, WrongState
 from cc_tts.speech.prompt import Prompt, TextContent
@@ -198,7 +198,7 @@ async def test_one_transfer_at_a_time_and_not_of_a_bridged_call(desk: Desk) -> N
     with pytest.raises(TransferActive):
         await desk.begin()
     with pytest.raises(TransferActive):
-        transfers.begin(desk.caller, TransferRequest(to=TARGET))
+        transfers.begin(desk.caller, ReferRequest(to=TARGET))
     other = Desk(desk.exchange, desk.loop)
     third = desk.exchange.registry.call(desk.exchange.talking())
     other.caller.bridge.begin(third.bridge, bridge_to(third.id))

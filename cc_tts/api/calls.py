@@ -273,6 +273,7 @@ def command(request: web.Request, client_state: str | None, act: Callable[[Call]
     act(call)
     if client_state is not None:
         call.client_state = client_state
+        call.keep()
     return views.Call.of(call)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_tts.calls.adoption import record as records
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.originate import OriginateRequest
 from cc_tts.calls.prompts.utterance import CompletionCause, UtteranceError
@@ -394,3 +395,10 @@ async def test_what_a_line_without_sip_does_not_have_is_refused_before_anybody_i
     assert f"call c1 came by {transport}" in answered.json["detail"]
     assert "have Asterisk do that" in answered.json["detail"]
     assert not [each for each in api.registry.ua.sent if not isinstance(each, messages.KeepRecord)]
+
+
+async def test_the_client_state_of_a_command_is_kept_for_the_next_server(api: RunningApi) -> None:
+    assert (await api.ask("POST", "/v1/calls/c1/pause", {"client_state": "step-3"})).status == 200
+    record = records.decode(api.registry.ua.records["c1"])
+    assert record is not None
+    assert record.client_state == "step-3"

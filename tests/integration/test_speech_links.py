@@ -71,6 +71,8 @@ async def test_it_is_synthesised_once_and_asked_for_by_its_tag(api: RunningApi) 
     assert first.headers["Content-Type"] == "audio/mpeg"
     again = await api.ask("GET", path, headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status, again.raw) == (304, b"")
+    assert again.headers["Cache-Control"].startswith("private, max-age="), "what the client has stays good"
+    assert (await api.ask("GET", path, headers={"If-None-Match": "*"})).status == 304
     assert (await api.ask("GET", path)).raw == first.raw
     assert len(api.registry.source.streams) == 1
 

@@ -172,8 +172,9 @@ async def get_speech(request: web.Request) -> web.StreamResponse:
     response = web.Response(body=audio, content_type=FORMATS[link.format].content_type, headers=synthetic_label.HEADERS)
     response.headers["Cache-Control"] = f"private, max-age={max(0, int(link.expires_at_s - now_s))}"
     response.etag = tag
-    if tag in [each.value for each in request.if_none_match or ()]:
-        return web.Response(status=304, headers={"ETag": response.headers["ETag"]})
+    if any(each.value in (tag, "*") for each in request.if_none_match or ()):
+        kept = {name: response.headers[name] for name in ("ETag", "Cache-Control")}  # RFC 9110 §15.4.5
+        return web.Response(status=304, headers=kept)
     _cut(response, audio, request)
     return response
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from functools import partial
 
 from cc_tts import logs
@@ -25,9 +24,8 @@ class CallTable:
         self._services = services
         self.draining = False
         self.live: dict[str, Call] = {}
-        self.ended: OrderedDict[str, Call] = OrderedDict()
-        self._room: SharedRoom[str] = SharedRoom()
-        """The ids of ended calls, with a share for each tenant."""
+        self.ended: SharedRoom[str, Call] = SharedRoom()
+        """Ended calls, with a share for each tenant."""
         self._reservations: dict[str, Reservation] = {}
         """The reservations of live calls in the quotas of their tenants, by call."""
         self._empty = asyncio.Event()
@@ -54,8 +52,8 @@ class CallTable:
         """Add a call that another server has counted. An ended call of the same id is forgotten, since dialplans reuse UUIDs
         of AudioSocket.
         """
-        if call.id in self.ended:
-            self._forget(call.id)
+        if (earlier := self.ended.get(call.id)) is not None:
+            self._forget(earlier)
         self.live[call.id] = call
         self._services.metrics.calls_active.set(len(self.live))
 
@@ -89,8 +87,7 @@ class CallTable:
         self.release(call.id)
         if not self.live:
             self._empty.set()
-        self.ended[call.id] = call
-        self._room.add(call.id, call.tenant)
+        self.ended.add(call.id, call, call.tenant)
         services.metrics.calls_active.set(len(self.live))
         services.metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
         services.accounting.add(traces.accounting_line(call, ending), on_written=partial(services.ua.note_end, call.id))
@@ -102,16 +99,12 @@ class CallTable:
     def _forget_old(self) -> None:
         config = self._services.config.calls
         horizon_ns = self._services.clock.now_ns() - config.ended_retention_s * NS_PER_S
-        while self.ended:
-            oldest = next(iter(self.ended.values()))
-            if oldest.ended_ns >= horizon_ns:
-                break
-            self._forget(oldest.id)
-        while len(self._room) > config.max_ended_calls and (call_id := self._room.next_out()) is not None:
-            self._forget(call_id)
+        while (oldest := next(iter(self.ended.values()), None)) is not None and oldest.ended_ns < horizon_ns:
+            self._forget(oldest)
+        while len(self.ended) > config.max_ended_calls and (call_id := self.ended.next_out()) is not None:
+            self._forget(self.ended[call_id])
 
-    def _forget(self, call_id: str) -> None:
-        call = self.ended.pop(call_id)
-        self._room.discard(call_id)
-        self._services.events.forget_call(call_id)
+    def _forget(self, call: Call) -> None:
+        self.ended.discard(call.id)
+        self._services.events.forget_call(call.id)
         self._services.utterances.forget(call.utterances)

@@ -1,20 +1,21 @@
 """A bounded space that several owners, tenants or tokens, share: the owner with the most loses its own entries first."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import islice
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 MAX_LOOKED_AT: Final = 1000
 """The most entries of one owner that are examined to find a removable one (unmeasured); those in use come first."""
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
-class SharedRoom(Generic[K]):
-    """The entries of each owner, oldest first. Runs on: the event loop."""
+class SharedRoom(Mapping[K, V]):
+    """Entries by key, oldest first, each of an owner. Runs on: the event loop."""
 
     def __init__(self) -> None:
-        self._by_owner: dict[str, dict[K, None]] = {}
+        self._by_owner: dict[str, dict[K, V]] = {}
         self._owners: dict[K, str] = {}
 
     def __len__(self) -> int:
@@ -22,6 +23,9 @@ class SharedRoom(Generic[K]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._owners)
+
+    def __getitem__(self, key: K) -> V:
+        return self._by_owner[self._owners[key]][key]
 
     def owner(self, key: K) -> str:
         """Return the owner of an entry; raises ``KeyError`` if it is not kept."""
@@ -31,29 +35,33 @@ class SharedRoom(Generic[K]):
         """Return the number of entries of one owner."""
         return len(self._by_owner.get(owner, ()))
 
-    def add(self, key: K, owner: str) -> None:
+    def add(self, key: K, value: V, owner: str) -> None:
         """Add an entry for an owner."""
         self.discard(key)
         self._owners[key] = owner
-        self._by_owner.setdefault(owner, {})[key] = None
+        self._by_owner.setdefault(owner, {})[key] = value
 
     def discard(self, key: K) -> str:
         """Remove an entry; return its owner, an empty text if it was not kept."""
         owner = self._owners.pop(key, None)
         if owner is None:
             return ""
-        keys = self._by_owner[owner]
-        del keys[key]
-        if not keys:
+        entries = self._by_owner[owner]
+        del entries[key]
+        if not entries:
             del self._by_owner[owner]
         return owner
 
-    def next_out(self, may_go: Callable[[K], bool] = lambda _key: True) -> K | None:
-        """Return the next entry to remove: the oldest removable one of the owner with the most; ``None`` if
-        there is none.
+    def clear(self) -> None:
+        self._owners.clear()
+        self._by_owner.clear()
+
+    def next_out(self, may_go: Callable[[V], bool] = lambda _value: True) -> K | None:
+        """Return the key of the next entry to remove: the oldest removable one of the owner with the most; ``None`` if there
+        is none.
         """
-        for keys in sorted(self._by_owner.values(), key=len, reverse=True):
-            for key in islice(keys, MAX_LOOKED_AT):
-                if may_go(key):
+        for entries in sorted(self._by_owner.values(), key=len, reverse=True):
+            for key, value in islice(entries.items(), MAX_LOOKED_AT):
+                if may_go(value):
                     return key
         return None

@@ -75,8 +75,7 @@ class IdempotencyStore:
         self._clock = clock
         self._ttl_ns = round(ttl_s * NS_PER_S)
         self._max_keys = max_keys
-        self._entries: dict[ResponseKey, _Entry] = {}
-        self._room: SharedRoom[ResponseKey] = SharedRoom()
+        self._entries: SharedRoom[ResponseKey, _Entry] = SharedRoom()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -106,9 +105,12 @@ class IdempotencyStore:
             if entry.fingerprint != fingerprint:
                 raise IdempotencyMismatch("use a new key for another body")
             return await asyncio.shield(entry.task), True
-        self._make_room(key)
         task = asyncio.create_task(work())
-        self._entries[key] = _Entry(fingerprint, self._clock.now_ns(), task)
+        self._entries.add(key, _Entry(fingerprint, self._clock.now_ns(), task), key.holder)
+        if not self._has_room():
+            self._entries.discard(key)
+            task.cancel()  # it has not begun
+            raise CapacityExceeded("every Idempotency-Key is still being worked on", retry_after_s=RETRY_AFTER_S)
         task.add_done_callback(lambda done: self._finished(key, done))
         return await asyncio.shield(task), False
 
@@ -117,13 +119,9 @@ class IdempotencyStore:
         await cancel_all(*tasks)
         self._entries.clear()
 
-    def _forget(self, key: ResponseKey) -> None:
-        self._entries.pop(key, None)
-        self._room.discard(key)
-
     def _finished(self, key: ResponseKey, task: asyncio.Task[StoredResponse]) -> None:
         if task.cancelled() or task.exception() is not None or not task.result().is_final:
-            self._forget(key)
+            self._entries.discard(key)
 
     def _forget_expired(self) -> None:
         horizon_ns = self._clock.now_ns() - self._ttl_ns
@@ -131,14 +129,12 @@ class IdempotencyStore:
             key, entry = next(iter(self._entries.items()))
             if entry.accepted_ns > horizon_ns or not entry.task.done():
                 return
-            self._forget(key)
+            self._entries.discard(key)
 
-    def _make_room(self, key: ResponseKey) -> None:
-        self._room.add(key, key.holder)
-        if len(self._room) <= self._max_keys:
-            return
-        oldest = self._room.next_out(lambda each: each in self._entries and self._entries[each].task.done())
-        if oldest is None:
-            self._room.discard(key)
-            raise CapacityExceeded("every Idempotency-Key is still being worked on", retry_after_s=RETRY_AFTER_S)
-        self._forget(oldest)
+    def _has_room(self) -> bool:
+        if len(self._entries) <= self._max_keys:
+            return True
+        if (oldest := self._entries.next_out(lambda entry: entry.task.done())) is None:
+            return False
+        self._entries.discard(oldest)
+        return True

@@ -100,14 +100,13 @@ class EventBus:
         self._node = node
         self._api = api or UNSET
         self._max_subscribers = max_subscribers
-        self._subscribers: SharedRoom[Subscription] = SharedRoom()
+        self._subscribers: SharedRoom[Subscription, None] = SharedRoom()
         self._seq: Counter[str | None] = Counter()
         self.run = secrets.token_hex(4)
         self._runs_before: set[str] = set()
         self._last_number = 0
         self._history_size = history_size
-        self._history: dict[int, Event] = {}
-        self._kept: SharedRoom[int] = SharedRoom()
+        self._history: SharedRoom[int, Event] = SharedRoom()
         self._gone: dict[str, int] = {}
         """The number of the last event of each tenant that has been forgotten."""
 
@@ -156,7 +155,7 @@ class EventBus:
             connection=connection,
             sees_digits=sees_digits,
         )
-        self._subscribers.add(subscription, owner)
+        self._subscribers.add(subscription, None, owner)
         return subscription
 
     def _displace(self, newcomer: str) -> None:
@@ -217,11 +216,10 @@ class EventBus:
         )
 
     def _keep(self, event: Event, tenant: str) -> None:
-        self._history[self._last_number] = event
-        self._kept.add(self._last_number, tenant)
-        while len(self._kept) > self._history_size and (oldest := self._kept.next_out()) is not None:
-            self._gone[self._kept.discard(oldest)] = oldest
-            del self._history[oldest]
+        history = self._history
+        history.add(self._last_number, event, tenant)
+        while len(history) > self._history_size and (oldest := history.next_out()) is not None:
+            self._gone[history.discard(oldest)] = oldest
 
     def of_call(self, call_id: str) -> list[Event]:
         return [event for event in self._history.values() if event.call_id == call_id]

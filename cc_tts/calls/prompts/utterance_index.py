@@ -28,9 +28,8 @@ class UtteranceIndex:
         self._accounting = accounting
         self._nodes = nodes
         self._threshold = threshold
-        self._kept: dict[str, tuple[Utterance, dict[str, Utterance]]] = {}
+        self._kept: SharedRoom[str, tuple[Utterance, dict[str, Utterance]]] = SharedRoom()
         """Each utterance with the table of its call's utterances."""
-        self._room: SharedRoom[str] = SharedRoom()
 
     def __contains__(self, utterance_id: str) -> bool:
         return utterance_id in self._kept
@@ -60,10 +59,9 @@ class UtteranceIndex:
 
     def add(self, utterance: Utterance, of_its_call: dict[str, Utterance], *, tenant: str) -> None:
         """Keep an utterance until it or its call is forgotten; it is then removed from ``of_its_call``."""
-        self._kept[utterance.id] = utterance, of_its_call
-        self._room.add(utterance.id, tenant)
+        self._kept.add(utterance.id, (utterance, of_its_call), tenant)
         while len(self._kept) > MAX_UTTERANCES_KEPT:
-            oldest = self._room.next_out(lambda each: self._kept[each][0].is_complete)
+            oldest = self._kept.next_out(lambda kept: kept[0].is_complete)
             if oldest is None:
                 break
             _, siblings = self._kept[oldest]
@@ -74,8 +72,7 @@ class UtteranceIndex:
     def forget(self, utterance_ids: Iterable[str]) -> None:
         """Forget these utterances; unknown ids are ignored."""
         for utterance_id in utterance_ids:
-            self._kept.pop(utterance_id, None)
-            self._room.discard(utterance_id)
+            self._kept.discard(utterance_id)
 
     def complete(self, utterance: Utterance, *, tenant: str) -> None:
         cause = utterance.completion_cause

@@ -7,11 +7,11 @@ from cc_tts.tenants.shares import SharedRoom
 pytestmark = pytest.mark.unit
 
 
-def filled(**kept: int) -> SharedRoom[str]:
-    room: SharedRoom[str] = SharedRoom()
+def filled(**kept: int) -> SharedRoom[str, str]:
+    room: SharedRoom[str, str] = SharedRoom()
     for owner, num in kept.items():
         for number in range(num):
-            room.add(f"{owner}{number}", owner)
+            room.add(f"{owner}{number}", f"{owner}{number}", owner)
     return room
 
 
@@ -34,7 +34,7 @@ def test_what_is_in_use_stays() -> None:
 
 def test_what_comes_again_is_the_newest_and_is_kept_once() -> None:
     room = filled(acme=2)
-    room.add("acme0", "acme")
+    room.add("acme0", "acme0", "acme")
     assert (len(room), room.next_out()) == (2, "acme1")
 
 

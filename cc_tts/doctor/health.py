@@ -5,12 +5,13 @@ line of the container's first process. It asks the control API of a server and o
 """
 
 import argparse
-import itertools
 import os
-import socket
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cc_tts.config.remote import host_port, listen_address, local_address
@@ -23,7 +24,6 @@ ANSWER_TIMEOUT_S: Final = 4.0
 """The health check of the Dockerfile waits 5 s for the whole command (unmeasured)."""
 FIRST_PROCESS: Final = Path("/proc/1/cmdline")
 _PROGRAMS: Final = {"cc-tts", "cc_tts", "cc_tts.cli"}
-_STATUS_LINE_BYTES: Final = 64
 
 
 def service_arguments(services: Sequence[str], path: Path = FIRST_PROCESS) -> list[str]:
@@ -43,45 +43,33 @@ def check(options: argparse.Namespace, config: "Config") -> str:
     listen = getattr(options, "listen", None)
     host, port = (config.http.host, config.http.port) if listen is None else listen_address(listen)
     address = (local_address(host), port)
-    is_worker = options.service == "worker"
     # A pool with certificates asks for one of its clients: that it takes connections has to do.
-    if is_worker or (listen is not None and config.remote.certificate_file):
-        return _fault(_connects, address)
+    if options.service == "worker" or (listen is not None and config.remote.certificate_file):
+        return _fault(address)
     if options.service == "serve" and options.ready:
-        api = partial(_answers, "/v1/voices", _authorization(config))
-        return _fault(partial(_answers, "/readyz", ""), address) or _fault(api, address)
-    return _fault(partial(_answers, "/healthz", ""), address)
+        return _fault(address, "/readyz") or _fault(address, "/v1/voices", _authorization(config))
+    return _fault(address, "/healthz")
 
 
-def _authorization(config: "Config") -> str:
+def _authorization(config: "Config") -> dict[str, str]:
     """Return the header of a read-only request; empty if the server has no tokens."""
-    readers = (each.token for each in config.http.tokens if "read" in each.scopes)
-    return "".join(f"Authorization: Bearer {token}\r\n" for token in itertools.islice(readers, 1))
+    token = next((each.token for each in config.http.tokens if "read" in each.scopes), "")
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _fault(ask: Callable[[socket.socket], str], address: tuple[str, int]) -> str:
+def _fault(address: tuple[str, int], path: str = "", headers: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return why a service does not answer 200 to this path, or, without a path, takes no connection."""
     if not address[1]:
         raise ConfigError("port 0 is any free one: a health check cannot know it")
     where = host_port(*address)
     try:
-        with socket.create_connection(address, timeout=ANSWER_TIMEOUT_S) as connection:
-            answer = ask(connection)
-    except OSError as error:
-        return f"nothing answers at {where}: {error.strerror or error}"
-    return answer and f"{where} answers {answer}"
-
-
-def _connects(_connection: socket.socket) -> str:
-    return ""
-
-
-def _answers(path: str, header: str, connection: socket.socket) -> str:
-    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n".encode())
-    answer = b""
-    while b"\r\n" not in answer and len(answer) < _STATUS_LINE_BYTES:
-        received = connection.recv(_STATUS_LINE_BYTES)
-        if not received:
-            break
-        answer += received
-    line = answer.partition(b"\r\n")[0]
-    return "" if line.startswith(b"HTTP/1.1 200 ") else f"{line.decode('latin-1')!r} to {path}"
+        with closing(HTTPConnection(*address, timeout=ANSWER_TIMEOUT_S)) as connection:
+            connection.connect()
+            if not path:
+                return ""
+            connection.request("GET", path, headers=dict(headers))
+            answer = connection.getresponse()
+    except (OSError, HTTPException) as error:
+        return f"nothing answers at {where}: {getattr(error, 'strerror', None) or error}"
+    status = f"HTTP/1.1 {answer.status} {answer.reason}"
+    return "" if answer.status == HTTPStatus.OK else f"{where} answers {status!r} to {path}"

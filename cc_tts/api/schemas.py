@@ -250,18 +250,23 @@ class PromptFields(Body, frozen=True):
         )
 
 
-class Speak(PromptFields, frozen=True):
+class StyledPrompt(PromptFields, frozen=True):
+    """How the words of a prompt are spoken, besides how it is queued."""
+
+    voice: VoiceId | None = None
+    language: Language | None = None
+    speed: Speed | None = None
+    instructions: Instructions | None = None
+    lexicons: LexiconNames = ()
+
+
+class Speak(StyledPrompt, frozen=True):
     """Words to speak on a call: one of ``text``, ``ssml`` and ``prompt_id``. A staged prompt is spoken as it was staged."""
 
     exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "prompt_id")
     text: Text | UnsetType = UNSET
     ssml: Ssml | UnsetType = UNSET
     prompt_id: PromptId | UnsetType = UNSET
-    voice: VoiceId | None = None
-    language: Language | None = None
-    speed: Speed | None = None
-    instructions: Instructions | None = None
-    lexicons: LexiconNames = ()
     cache: Literal["auto", "no"] = "auto"
 
     def prompt(self, *, pointer: str = "", voice: str | None = None) -> Prompt:

@@ -15,16 +15,7 @@ from cc_tts.api.calls import ON_A_CALL, call_of
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.media.connection import Frame, StreamConnection, serve
-from cc_tts.api.schemas import (
-    Instructions,
-    Language,
-    LexiconNames,
-    PromptFields,
-    Speed,
-    VoiceId,
-    check_text,
-    style_of,
-)
+from cc_tts.api.schemas import StyledPrompt, check_text, style_of
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.follower import CallView
 from cc_tts.calls.input.text import TextStream
@@ -45,14 +36,8 @@ QUERY: Final = (_WORDS, _ON_CLOSE)
 ROUTES: Final = RouteTable("Speech")
 
 
-class StartUtterance(PromptFields, frozen=True, tag_field="type", tag="start"):
+class StartUtterance(StyledPrompt, frozen=True, tag_field="type", tag="start"):
     """Open an utterance; the one before ends. The fields are those of …/speak, the text comes with ``tokens``."""
-
-    voice: VoiceId | None = None
-    language: Language | None = None
-    speed: Speed | None = None
-    instructions: Instructions | None = None
-    lexicons: LexiconNames = ()
 
     def prompt(self) -> Prompt:
         """Return the prompt, whose text follows; raises ``Unprocessable`` for an option that this version lacks."""

@@ -65,7 +65,7 @@ class CallTable:
             QuotaExceeded: the tenant has as many as it may, and this one is not up.
         """
         if call_id not in self._reservations:
-            self._reservations[call_id] = self._services.tenants.hold_call(tenant, is_up=is_up)
+            self._reservations[call_id] = self._services.tenants.hold(tenant, "calls", is_up=is_up)
 
     def release(self, call_id: str) -> None:
         self._services.trunks.release(call_id)

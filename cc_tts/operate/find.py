@@ -1,7 +1,7 @@
 """Finds the call that a command means: by its id or a prefix of it, its SIP Call-ID, or the number of its far side."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -38,7 +38,7 @@ def the_call(calls: Iterable[Found], wanted: str) -> Found:
         NotDone: there is none, or several.
     """
     everyone = list(calls)
-    for is_meant in (_has_id, _has_sip_call_id, _has_number, _begins):
+    for is_meant in (_has("id"), _has("sip_call_id"), _has_number, _begins):
         matching = [each for each in everyone if is_meant(each[1], wanted)]
         chosen = [each for each in matching if is_live(each[1])] or matching
         if len(chosen) == 1:
@@ -51,12 +51,8 @@ def the_call(calls: Iterable[Found], wanted: str) -> Found:
     raise NotDone(f"no call has the id, the beginning of an id, the SIP Call-ID or the number {wanted[:80]!r}; {known}")
 
 
-def _has_id(call: dict[str, Any], wanted: str) -> bool:
-    return bool(call["id"] == wanted)
-
-
-def _has_sip_call_id(call: dict[str, Any], wanted: str) -> bool:
-    return bool(call["sip_call_id"] == wanted)
+def _has(name: str) -> Callable[[dict[str, Any], str], bool]:
+    return lambda call, wanted: bool(call[name] == wanted)
 
 
 def _has_number(call: dict[str, Any], wanted: str) -> bool:

@@ -2,7 +2,7 @@
 
 ::
 
-    a call, a stream, a listener begins ─▸ hold_…(tenant) ─▸ Reservation ─▸ release() when it is over
+    a call, a stream, a listener begins ─▸ hold(tenant, …) ─▸ Reservation ─▸ release() when it is over
     text is accepted ─▸ characters(tenant, n)
 
 Limits are those of the configuration, divided by the configured nodes of the cluster, or this node's share of them as
@@ -84,13 +84,27 @@ class TenantQuotas:
 
     # --- what begins -------------------------------------------------------------------------------------------------
 
-    def hold_call(self, tenant: str, *, is_up: bool = False) -> Reservation:
-        """Reserve a call; raises ``QuotaExceeded``. A call that ``is_up`` already counts whatever the limit is."""
-        return self._hold(tenant, "calls", is_up=is_up)
+    def hold(self, tenant: str, kind: Literal["calls", "streams", "listeners"], *, is_up: bool = False) -> Reservation:
+        """Reserve a call, or a reader of events or of a call's audio; raises ``QuotaExceeded``. A call that ``is_up``
+        already counts whatever the limit is.
+        """
+        if not self.is_on:
+            return Reservation()
+        if not is_up:
+            self._check(tenant, kind)
+        used = self._used[kind]
+        gauges = {"calls": self._metrics.tenant_calls, "streams": self._metrics.tenant_streams}
+        gauge = gauges[kind].labels(tenant=self._label(tenant)) if kind in gauges else None
 
-    def hold_listener(self, tenant: str) -> Reservation:
-        """Reserve a reader of events or of a call's audio; raises ``QuotaExceeded``."""
-        return self._hold(tenant, "listeners")
+        def count(by: int) -> None:
+            used[tenant] += by
+            if gauge is not None:
+                gauge.inc(by)
+
+        count(1)
+        reservation = Reservation()
+        reservation.callback(count, -1)
+        return reservation
 
     def check_stream(self, tenant: str, utilisation: Callable[[], float]) -> None:
         """Refuse what :meth:`hold_stream` would refuse now. ``utilisation``: of the engine's capacity, 0 to 1.
@@ -112,7 +126,7 @@ class TenantQuotas:
     def hold_stream(self, tenant: str, utilisation: Callable[[], float]) -> Reservation:
         """Reserve a text that begins to be spoken; raises as :meth:`check_stream`."""
         self.check_stream(tenant, utilisation)
-        return self._hold(tenant, "streams")
+        return self.hold(tenant, "streams")
 
     @contextmanager
     def asking_engine(self, tenant: str) -> Iterator[None]:
@@ -179,25 +193,6 @@ class TenantQuotas:
         return divided(total, self._num_nodes, self._node) if share is None else min(share, total)
 
     # -----------------------------------------------------------------------------------------------------------------
-
-    def _hold(self, tenant: str, kind: Literal["calls", "streams", "listeners"], *, is_up: bool = False) -> Reservation:
-        if not self.is_on:
-            return Reservation()
-        if not is_up:
-            self._check(tenant, kind)
-        used = self._used[kind]
-        gauges = {"calls": self._metrics.tenant_calls, "streams": self._metrics.tenant_streams}
-        gauge = gauges[kind].labels(tenant=self._label(tenant)) if kind in gauges else None
-
-        def count(by: int) -> None:
-            used[tenant] += by
-            if gauge is not None:
-                gauge.inc(by)
-
-        count(1)
-        reservation = Reservation()
-        reservation.callback(count, -1)
-        return reservation
 
     def _check(self, tenant: str, kind: Kind, num: int = 1) -> None:
         self._turn_day()

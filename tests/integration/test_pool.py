@@ -240,15 +240,15 @@ async def test_a_limit_is_for_two_nodes_together_and_outlives_the_pool(monkeypat
         for link in links:
             link.start()
         for _ in range(5):
-            books[0].hold_call("acme")
+            books[0].hold("acme", "calls")
         with pytest.raises(QuotaExceeded):
-            books[0].hold_call("acme")
+            books[0].hold("acme", "calls")
         await until(lambda: (books[0].limit("acme", "calls") or 0) > 7)
         for _ in range(3):
-            books[0].hold_call("acme")
+            books[0].hold("acme", "calls")
         await until(lambda: sum(book.limit("acme", "calls") or 0 for book in books) == 10)
         assert (books[1].limit("acme", "calls") or 0) >= 1
-        books[1].hold_call("acme")
+        books[1].hold("acme", "calls")
         await pool.stop()
         await until(lambda: not any(link.is_connected for link in links))
         shares = [book.limit("acme", "calls") for book in books]

@@ -70,7 +70,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     holder = HOLDER.get()
     tenant = holder.tenant
     with (
-        context.services.tenants.hold_listener(tenant),
+        context.services.tenants.hold(tenant, "listeners"),
         closing(
             bus.subscribe(
                 call_id=call_id,

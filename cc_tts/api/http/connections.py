@@ -194,11 +194,14 @@ class HttpListener:
         failure: OSError | None = None
         for family, _, _, _, address in dict.fromkeys(found):
             try:
-                self._sockets.append(_listening(family, address))
+                listening = socket.create_server(address, family=family, backlog=BACKLOG)
             except OSError as error:
                 failure = error
                 if error.errno not in _NOT_HERE:  # localhost has an IPv6 address on machines without IPv6
                     break
+            else:
+                listening.settimeout(0)
+                self._sockets.append(listening)
         if failure is not None and (not self._sockets or failure.errno not in _NOT_HERE):
             await self.stop()
             raise failure
@@ -268,21 +271,6 @@ class HttpListener:
         oldest.drop()
         await asyncio.sleep(0)  # asyncio closes the file in the next turn of the loop
         return True
-
-
-def _listening(family: int, address: Any) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.settimeout(0)
-        listening.bind(address)
-        listening.listen(BACKLOG)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 def is_gone(request: web.BaseRequest) -> bool:

@@ -52,7 +52,7 @@ async def stream_media(request: web.Request) -> web.StreamResponse:
     clears = _ON_CLOSE.choice(request, default="end") == "clear"
     if direction == "talk":
         request.app[auth.AUTHENTICATOR].authenticate(request, "talk")
-    with request.app[CONTEXT].services.tenants.hold_listener(auth.current_tenant()):
+    with request.app[CONTEXT].services.tenants.hold(auth.current_tenant(), "listeners"):
         return await serve(
             request,
             lambda: MediaConnection(call, dialect, direction=direction, clears=clears),

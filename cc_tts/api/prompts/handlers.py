@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from aiohttp import web
+from msgspec import Meta
 
 from cc_tts.api import schemas, views
 from cc_tts.api.calls import OF_TEXT, fields_of_text
@@ -15,7 +16,6 @@ from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.forms import MULTIPART, fields_of, text_of
 from cc_tts.api.http.route import WAS_THERE, Query, RouteTable
-from cc_tts.api.prompts.bodies import StageAudio, StagePrompt
 from cc_tts.errors import (
     AudioUnreadable,
     EngineOverloaded,
@@ -27,7 +27,7 @@ from cc_tts.errors import (
     Unprocessable,
 )
 from cc_tts.media import synthetic_label
-from cc_tts.speech.staged.prompts import StagedPrompt, StagedPrompts
+from cc_tts.speech.staged.prompts import StagedPrompt, StagedPrompts, StagedText
 
 AUDIO_TYPES: Final = (
     "audio/wav",
@@ -51,6 +51,36 @@ _FILE_FIELDS: Final = ("file", "audio")
 _BESIDE_A_FILE: Final = ("prompt_id", "ttl_s")
 
 ROUTES: Final = RouteTable("Prompts")
+
+TimeToLive = Annotated[
+    float, Meta(gt=0, le=31_536_000, description="It is forgotten after this many seconds; left out: never.")
+]
+
+
+class StagePrompt(schemas.Words, frozen=True):
+    """A prompt to stage. The audio is made at once, and kept."""
+
+    prompt_id: (
+        Annotated[
+            schemas.PromptId,
+            Meta(description="One is made if it is left out, unless the same words are staged already."),
+        ]
+        | None
+    ) = None
+    ttl_s: TimeToLive | None = None
+    pin: Annotated[bool, Meta(description="Its audio never makes room for that of others.")] = False
+
+    def words(self) -> StagedText:
+        """Return the words; raises as :meth:`Speak.prompt`."""
+        self.content()
+        style = {name: getattr(self, name) for name in schemas.STYLE}
+        return StagedText(text=self.text or "", ssml=self.ssml or "", **style)
+
+
+class StageAudio(StagePrompt, frozen=True):
+    """A recorded announcement: the bytes of its file, and the fields of a form beside it."""
+
+    audio: bytes = b""
 
 
 def _file(body: bytes, _content_type: str) -> StageAudio:

@@ -55,13 +55,10 @@ class Record(schemas.OptionalBody, frozen=True):
         Raises:
             Unprocessable: two tracks are wanted of one direction.
         """
-        schemas.refuse("/tracks", "one direction alone needs channels = mono", when=self._is_half_of_two)
+        is_half_of_two = self.channels == "dual" and self.tracks != "both"
+        schemas.refuse("/tracks", "one direction alone needs channels = mono", when=is_half_of_two)
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "format"}
         return RecordRequest(**fields)
-
-    @property
-    def _is_half_of_two(self) -> bool:
-        return self.channels == "dual" and self.tracks != "both"
 
 
 class PauseRecording(schemas.OptionalBody, frozen=True):

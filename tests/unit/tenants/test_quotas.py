@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -35,8 +36,8 @@ def stream(book: TenantQuotas, tenant: str) -> Reservation:
 
 
 HOLDS: dict[str, Callable[[TenantQuotas, str], Reservation]] = {
-    "max_calls": TenantQuotas.hold_call,
-    "max_listeners": TenantQuotas.hold_listener,
+    "max_calls": partial(TenantQuotas.hold, kind="calls"),
+    "max_listeners": partial(TenantQuotas.hold, kind="listeners"),
     "max_streams": stream,
 }
 
@@ -61,7 +62,7 @@ def test_as_much_as_the_limit_and_no_more(key: str) -> None:
 def test_what_fails_in_between_leaves_nothing_behind() -> None:
     book = TenantQuotas({"acme": TenantConfig(max_listeners=1, max_characters_per_day=10)})
     for _ in range(3):
-        with contextlib.suppress(RuntimeError), book.hold_listener("acme"), book.characters("acme", 10):
+        with contextlib.suppress(RuntimeError), book.hold("acme", "listeners"), book.characters("acme", 10):
             raise RuntimeError
     use = book.use()["acme"]
     assert (use.listeners, use.characters) == (0, 0)
@@ -74,7 +75,7 @@ def test_without_tenants_nothing_is_counted() -> None:
     def not_asked() -> float:
         raise AssertionError
 
-    book.hold_call("").release()
+    book.hold("", "calls").release()
     book.hold_stream("", not_asked).release()
     charge(book, "", 1000)
     assert book.use() == {}
@@ -107,40 +108,40 @@ def test_what_is_refused_over_midnight_takes_nothing_from_the_new_day() -> None:
 
 def test_a_lower_limit_ends_nothing() -> None:
     book = TenantQuotas({"acme": TenantConfig(max_calls=3)})
-    holds = [book.hold_call("acme") for _ in range(3)]
+    holds = [book.hold("acme", "calls") for _ in range(3)]
     book.reload({"acme": TenantConfig(max_calls=1)})
     for hold in holds[:2]:
         hold.release()
         with pytest.raises(QuotaExceeded):
-            book.hold_call("acme")
+            book.hold("acme", "calls")
     holds[2].release()
-    book.hold_call("acme")
+    book.hold("acme", "calls")
 
 
 def test_a_call_that_is_up_counts_whatever_the_limit_is() -> None:
     book = TenantQuotas({"acme": TenantConfig(max_calls=1)})
-    holds = [book.hold_call("acme", is_up=True) for _ in range(2)]
+    holds = [book.hold("acme", "calls", is_up=True) for _ in range(2)]
     assert book.use()["acme"].calls == 2
     holds[0].release()
     with pytest.raises(QuotaExceeded):
-        book.hold_call("acme")
+        book.hold("acme", "calls")
 
 
 def test_a_tenant_that_is_gone_gives_back_what_it_had() -> None:
     book = TenantQuotas({"acme": TenantConfig(max_calls=1)})
-    held = book.hold_call("acme")
+    held = book.hold("acme", "calls")
     book.reload({})
     held.release()
     book.reload({"acme": TenantConfig(max_calls=1)})
-    book.hold_call("acme")
+    book.hold("acme", "calls")
 
 
 def test_refusals_are_counted_from_report_to_report() -> None:
     book = TenantQuotas({"acme": TenantConfig(max_calls=1)})
-    book.hold_call("acme")
+    book.hold("acme", "calls")
     for _ in range(2):
         with pytest.raises(QuotaExceeded):
-            book.hold_call("acme")
+            book.hold("acme", "calls")
     assert [book.use()["acme"].refused, book.use()["acme"].refused] == [2, 0]
 
 
@@ -153,7 +154,7 @@ def test_a_lease_is_in_force_until_the_next_one() -> None:
     assert book.limit("acme", "calls") == 9
     book.on_leases(Leases(10.0, {"acme": TenantShare(calls=0)}))
     with pytest.raises(QuotaExceeded, match="is 9, 0 of them at this node"):
-        book.hold_call("acme")
+        book.hold("acme", "calls")
     book.on_leases(Leases(10.0, {}))
     assert book.limit("acme", "calls") == 3
     assert book.limit("acme", "streams") is None
@@ -196,7 +197,7 @@ def test_series_of_many_tenants_are_bounded() -> None:
     metrics = Metrics()
     names = [f"t{number}" for number in range(MAX_LABELS + 50)]
     book = TenantQuotas({name: TenantConfig() for name in names}, metrics=metrics)
-    holds = [book.hold_call(name) for name in names]
+    holds = [book.hold(name, "calls") for name in names]
     value = metrics.registry.get_sample_value
     assert metrics.render().count(b"cctts_tenant_calls{") == MAX_LABELS + 1
     assert value("cctts_tenant_calls", {"tenant": "other"}) == 50

@@ -15,8 +15,8 @@ from cc_tts.api.http.route import CARTESIA, Query, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio, Characters
 from cc_tts.api.plugs.connection import ONLY, SOCKET_ROUTE, Message, Messages, SpeechConnection, serve
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat, Output
-from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import ClientSpeed, SpeechContext, speech_of
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, respond
+from cc_tts.api.plugs.speech_context import ClientSpeed, SpeechContext
 from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import TextContent
 
@@ -138,8 +138,7 @@ async def speak_for_cartesia(request: web.Request, body: CartesiaText) -> web.St
     """Speech of a text as Cartesia's clients ask for it."""
     output = body.output_format.output
     content = schemas.words(body.transcript, UNSET, body.words, text_field="transcript")
-    async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/transcript")) as speech:
-        return await SpeechResponse(request, speech, output).send()
+    return await respond(request, content, output, pointers=fields_of_text("/transcript"))
 
 
 @ROUTES.add("GET", "/tts/websocket", **SOCKET_ROUTE)

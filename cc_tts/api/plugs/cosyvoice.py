@@ -21,8 +21,8 @@ from cc_tts.api.http import bodies
 from cc_tts.api.http.forms import MULTIPART, URLENCODED, fields_of, text_of, urlencoded_fields_of
 from cc_tts.api.http.route import Handler, RouteTable, camel_case
 from cc_tts.api.plugs.encoder import FORMATS, Output
-from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import ERRORS, refuse_if_draining, speech_of
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, respond
+from cc_tts.api.plugs.speech_context import ERRORS, refuse_if_draining
 from cc_tts.api.voices import OF_ENROLMENT
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.engines.enrolment.own_voices import NewVoice, OwnVoices
@@ -234,5 +234,4 @@ async def _respond(
     style = TextContent("", voice, language, instructions=instructions)
     content = schemas.words(text, UNSET, style, text_field="tts_text")
     pointers = {**fields_of_text("/tts_text"), UnknownVoice: "/spk_id"}
-    async with speech_of(request, content, rate_hz=RATE_HZ, pointers=pointers) as speech:
-        return await SpeechResponse(request, speech, Output(FORMATS["pcm"], RATE_HZ)).send()
+    return await respond(request, content, Output(FORMATS["pcm"], RATE_HZ), pointers=pointers)

@@ -18,8 +18,8 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.route import OPENAI, RouteTable
 from cc_tts.api.plugs.alignment import AlignedAudio
 from cc_tts.api.plugs.encoder import FORMATS, MEDIA_TYPES, AudioFileFormat, Output
-from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import ClientSpeed, speech_of
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse, respond
+from cc_tts.api.plugs.speech_context import ClientSpeed
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS
 from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.speech.prompt import SequenceContent, TextContent
@@ -141,10 +141,10 @@ async def create_speech(request: web.Request, body: AudioSpeech) -> web.StreamRe
     """Speech without a call, streamed during synthesis (Idempotency-Key has no effect)."""
     content = body.content(request.app[CONTEXT].config.tts.voice_aliases)
     pointers = fields_of_text("/input" if body.ssml is UNSET else "/ssml")
-    async with speech_of(request, content, rate_hz=body.rate_hz, pointers=pointers) as speech:
-        headers = {} if body.speed_used == body.speed else {"X-Speed": str(body.speed_used)}
-        respond = _Events if body.stream_format == "sse" else SpeechResponse
-        return await respond(request, speech, Output(body.format, body.rate_hz), headers).send()
+    headers = {} if body.speed_used == body.speed else {"X-Speed": str(body.speed_used)}
+    kind = _Events if body.stream_format == "sse" else SpeechResponse
+    output = Output(body.format, body.rate_hz)
+    return await respond(request, content, output, pointers=pointers, headers=headers, kind=kind)
 
 
 @ROUTES.add("GET", "/v1/audio/voices", scope="read", for_tenants=True, ignores_unknown_query=True)

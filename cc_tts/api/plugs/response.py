@@ -14,10 +14,12 @@ from cc_tts import logs
 from cc_tts.api.http.connections import abort
 from cc_tts.api.plugs.alignment import AlignedAudio, unaligned
 from cc_tts.api.plugs.encoder import Output
-from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, Speech
+from cc_tts.api.plugs.speech_context import ERRORS, ROUTE, Speech, speech_of
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.engines.speech_chunk import SpeechChunk
+from cc_tts.errors import ClientError
 from cc_tts.media import synthetic_label
+from cc_tts.speech.prompt import Content
 
 WRITE_TIMEOUT_S: Final = 10.0  # unmeasured
 """The time that one write may wait for the reader."""
@@ -87,3 +89,17 @@ class SpeechResponse:
         for start in range(0, len(data), WRITE_BYTES):
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await self._response.write(data[start : start + WRITE_BYTES])
+
+
+async def respond(
+    request: web.Request,
+    content: Content,
+    output: Output,
+    *,
+    pointers: Mapping[type[ClientError], str],
+    headers: Mapping[str, str] = NO_HEADERS,
+    kind: type[SpeechResponse] = SpeechResponse,
+) -> web.StreamResponse:
+    """Send the speech of a text that is there as a whole; raises as :func:`speech_of`."""
+    async with speech_of(request, content, rate_hz=output.rate_hz, pointers=pointers) as speech:
+        return await kind(request, speech, output, headers).send()

@@ -29,8 +29,7 @@ from cc_tts.api.plugs.elevenlabs.shapes import (
     words_of,
 )
 from cc_tts.api.plugs.encoder import MEDIA_TYPES
-from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import speech_of
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse, respond
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import UnknownVoice
 
@@ -139,9 +138,8 @@ async def get_user(request: web.Request) -> User:
     return User(tenant or OPERATOR, Subscription(count, NO_LIMIT if limit is None else limit))
 
 
-async def _respond(request: web.Request, body: TextToSpeech, respond: type[SpeechResponse]) -> web.StreamResponse:
+async def _respond(request: web.Request, body: TextToSpeech, kind: type[SpeechResponse]) -> web.StreamResponse:
     output = output_of(request)
     style = words_of(request, body.voice_settings, language=body.language_code)
     content = schemas.words(body.text, UNSET, style, text_field="text")
-    async with speech_of(request, content, rate_hz=output.rate_hz, pointers=fields_of_text("/text")) as speech:
-        return await respond(request, speech, output).send()
+    return await respond(request, content, output, pointers=fields_of_text("/text"), kind=kind)

@@ -15,8 +15,8 @@ from cc_tts.api.calls import fields_of_text
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.plugs.connection import SOCKET_ROUTE, Messages, TextsInTurn, serve
 from cc_tts.api.plugs.encoder import FORMATS, AudioFileFormat, Output
-from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import SpeechContext, speech_of
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, respond
+from cc_tts.api.plugs.speech_context import SpeechContext
 from cc_tts.errors import CcTtsError
 from cc_tts.speech.prompt import TextContent
 
@@ -68,8 +68,7 @@ async def speak_for_jambonz(request: web.Request, body: JambonzText) -> web.Stre
     content = schemas.words(text, ssml, style, text_field="text", ssml_field="text")
     is_mp3 = request.headers.get("Accept", "").strip() == MP3
     output = Output(FORMATS["mp3"] if is_mp3 else LINEAR, LINE_RATE_HZ)
-    async with speech_of(request, content, rate_hz=LINE_RATE_HZ, pointers=fields_of_text("/text")) as speech:
-        return await SpeechResponse(request, speech, output).send()
+    return await respond(request, content, output, pointers=fields_of_text("/text"))
 
 
 @ROUTES.add("GET", "/v1/jambonz/stream", query=(_VOICE, _LANGUAGE, _RATE), **SOCKET_ROUTE)

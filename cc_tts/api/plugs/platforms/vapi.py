@@ -10,8 +10,7 @@ from cc_tts.api import schemas
 from cc_tts.api.calls import fields_of_text
 from cc_tts.api.http.route import RouteTable
 from cc_tts.api.plugs.encoder import AudioFileFormat, Output
-from cc_tts.api.plugs.response import RESPONSE_ROUTE, SpeechResponse
-from cc_tts.api.plugs.speech_context import speech_of
+from cc_tts.api.plugs.response import RESPONSE_ROUTE, respond
 from cc_tts.speech.prompt import TextContent
 
 RAW: Final = AudioFileFormat("application/octet-stream")
@@ -48,6 +47,4 @@ async def speak_for_vapi(request: web.Request, body: VapiMessage) -> web.StreamR
     said = body.message
     style = TextContent("", request.match_info["voice"])
     content = schemas.words(said.text, UNSET, style, pointer="/message", text_field="text")
-    pointers = fields_of_text("/message/text")
-    async with speech_of(request, content, rate_hz=said.sample_rate_hz, pointers=pointers) as speech:
-        return await SpeechResponse(request, speech, Output(RAW, said.sample_rate_hz)).send()
+    return await respond(request, content, Output(RAW, said.sample_rate_hz), pointers=fields_of_text("/message/text"))

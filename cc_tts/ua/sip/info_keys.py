@@ -36,7 +36,12 @@ class InfoKeys:
             digit, duration_ms = self._pending.popleft()
             self._is_awaited = True
             self._free_ns = now_ns + duration_ms * NS_PER_MS
-            self._send(f"Signal={digit}\r\nDuration={duration_ms}\r\n")
+            try:
+                self._send(f"Signal={digit}\r\nDuration={duration_ms}\r\n")
+            except BaseException:  # no answer will come, and those behind it would be out of order
+                self._is_awaited = False
+                self._pending.clear()
+                raise
 
     def answered(self, status: int) -> None:
         self._is_awaited = False

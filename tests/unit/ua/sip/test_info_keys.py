@@ -41,6 +41,23 @@ def test_after_a_refusal_the_rest_is_not_sent() -> None:
     assert line.sent[-1].startswith("Signal=4"), "the next command is tried again"
 
 
+def test_a_key_that_cannot_be_sent_does_not_keep_later_ones_waiting() -> None:
+    line, sent = Line(), list[str]()
+
+    def send(body: str) -> None:
+        sent.append(body)
+        if len(sent) == 1:
+            raise RuntimeError("no dialog")
+
+    line.keys = InfoKeys(send, line.failed.append)
+    with pytest.raises(RuntimeError):
+        line.keys.put("12", 100, 0)
+    line.keys.tick(1000 * NS_PER_MS)
+    assert len(sent) == 1, "the rest is not sent without it"
+    line.keys.put("3", 100, 2000 * NS_PER_MS)
+    assert sent[-1].startswith("Signal=3")
+
+
 def test_no_more_keys_wait_than_have_room() -> None:
     line = Line()
     line.keys.put("1" * MAX_PENDING, 100, 0)

@@ -338,6 +338,7 @@ class Synthesizer:
                     self._line.write(payload)
                 except (PlayoutOverflow, ValueError) as error:
                     log.error("playout_failed", detail=str(error))
+                    self._complete(speak, _cause(_ERROR, f"audio was lost: {error}"), "error")
             case SpeechMark(name=name):
                 speak.last_mark = name
                 self._send_event("SPEECH-MARKER", speak, RequestState.IN_PROGRESS, self._marker())

@@ -158,6 +158,13 @@ class RtpLine:
                 self._events.clear()
         self._utterance, self._silence_left = "", None
 
+    def fail(self, reason: str) -> None:
+        """Give up the current speech, if there is one: no frame of it can be made any more."""
+        is_speaking = bool(self._utterance)
+        self.cut()
+        if is_speaking:
+            self._on_played(reason)
+
     def pause(self) -> None:
         if self._buffer is not None:
             self._buffer.pause()

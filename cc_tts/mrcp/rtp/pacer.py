@@ -49,6 +49,6 @@ class Pacer:
         """Play one frame of each line; a fault in one session does not affect the others."""
         try:
             line.tick(now_ns)
-        except Exception:
+        except Exception as error:
             log.exception("frame_failed")
-            line.cut()
+            line.fail(type(error).__name__)

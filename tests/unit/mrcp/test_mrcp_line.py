@@ -11,6 +11,8 @@ from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS, MonotonicClock
 from cc_tts.mrcp.rtp.codecs import STATIC, Codec
 from cc_tts.mrcp.rtp.line import RtpLine, RtpTarget
+from cc_tts.mrcp.rtp.pacer import Pacer
+from lab.configured import until
 
 pytestmark = pytest.mark.unit
 
@@ -195,3 +197,13 @@ def test_it_is_told_that_no_packet_of_a_request_could_be_sent(num_lost: int, uns
     bench.socket.error = None
     bench.tick(50)
     assert bench.unsent == [unsent]
+
+
+async def test_a_speech_of_which_no_frame_can_be_made_is_over() -> None:
+    """Its client waits for SPEAK-COMPLETE."""
+    bench = Bench(Codec("OPUS", 8000, 96))
+    bench.speak(200)
+    pacer = Pacer([bench.line], MonotonicClock())
+    pacer.wake()
+    await until(lambda: bench.unsent and not bench.line.is_busy, 2)
+    assert bench.unsent == ["KeyError"]

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from cc_tts.clock import MonotonicClock
+from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.mrcp.control.message import Request
 from cc_tts.mrcp.control.states import SYNTH_TABLE, SynthEvent, SynthState
 from cc_tts.mrcp.control.synthesizer import Synthesizer
@@ -17,6 +18,7 @@ from cc_tts.mrcp.messages import (
     DefineLexicon,
     JumpSpeech,
     OpenSpeech,
+    SpeechAudio,
     SpeechJumped,
     SpeechMark,
     SpeechOver,
@@ -40,9 +42,14 @@ class FakeLine:
         self.rate_hz: int | None = 8000
         self.played_ms = 0.0
         self.did: list[str] = []
+        self.room_bytes = 1_000_000
 
     def begin(self, speech_id: int, at_ms: float = 0.0) -> None:
         self.did.append(f"begin {speech_id}" + (f" at {at_ms:g}" if at_ms else ""))
+
+    def write(self, pcm: bytes) -> None:
+        if len(pcm) > self.room_bytes:
+            raise PlayoutOverflow("the buffer is full")
 
     def cut(self) -> None:
         self.did.append("cut")
@@ -340,6 +347,16 @@ def test_marks_are_events_with_their_name() -> None:
     assert bench.answers[-1].headers["Speech-Marker"].endswith(";here")
     bench.synthesizer.on_played()
     assert bench.answers[-1].headers["Speech-Marker"].endswith(";here")
+
+
+def test_a_speech_whose_audio_was_lost_ends_with_an_error() -> None:
+    bench = Bench()
+    bench.speak()
+    bench.line.room_bytes = 160
+    bench.synthesizer.take(SpeechAudio(1), bytes(320))
+    assert bench.answers[-1].what == "SPEAK-COMPLETE 1 COMPLETE"
+    assert bench.answers[-1].headers["Completion-Cause"] == "004 error"
+    assert bench.synthesizer.state is SynthState.IDLE
 
 
 def test_control_goes_on_from_another_place_and_is_answered_then() -> None:

@@ -55,7 +55,7 @@ from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.server.client import MrcpProcess
 from cc_tts.processes import systemd, threads
-from cc_tts.processes.adoption import AskedChild
+from cc_tts.processes.adoption import AdoptedProcess
 from cc_tts.processes.tasks import first_of
 from cc_tts.speech.cache.prompt_cache import engine_identity
 from cc_tts.speech.cache.shared_synthesis import CachedSource
@@ -87,7 +87,7 @@ class Server:
         config: Config,
         *,
         read_config: Callable[[], Config],
-        asked: Mapping[str, AskedChild] = MappingProxyType({}),
+        asked: Mapping[str, AdoptedProcess] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._read_config = read_config
@@ -509,7 +509,7 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
 
 
 def serve(
-    config: Config, *, read_config: Callable[[], Config], asked: Mapping[str, AskedChild] = MappingProxyType({})
+    config: Config, *, read_config: Callable[[], Config], asked: Mapping[str, AdoptedProcess] = MappingProxyType({})
 ) -> int:
     """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP; ``asked`` are those of
     :func:`cc_tts.ua.client.ask_waiting_processes`.

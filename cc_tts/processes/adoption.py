@@ -20,7 +20,6 @@ import stat
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -188,26 +187,35 @@ def peer_of(connection: socket.socket) -> int:
 
 
 class AdoptedProcess:
-    """A process that is not our child, with the methods that a supervisor needs. Runs on: the event loop."""
+    """A process that is not our child, with the methods that a supervisor needs. It is asked to be adopted, and its messages
+    after ``hello`` are still to be read from ``sock``.
+    """
 
-    def __init__(self, pid: int, pidfd: int) -> None:
+    def __init__(self, pid: int, sock: socket.socket) -> None:
+        """Raises ``ProcessLookupError`` if it has ended."""
         self.pid = pid
-        self._pidfd = pidfd
-        loop = asyncio.get_running_loop()
-        self._exited: asyncio.Future[int] = loop.create_future()
-        loop.add_reader(pidfd, self._on_exit)
+        self.sock = sock
+        self.hello: Hello | None = None
+        """Its answer; ``None`` until it is adopted."""
+        self._pidfd = os.pidfd_open(pid)
+        self._has_exited = asyncio.Event()
+
+    def watch(self) -> None:
+        """Notice its end from now on. Runs on: the event loop, as what follows."""
+        asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
 
     @property
     def returncode(self) -> int | None:
         """:data:`STATUS_UNKNOWN` once it has ended."""
-        return self._exited.result() if self._exited.done() else None
+        return STATUS_UNKNOWN if self._has_exited.is_set() else None
 
     async def wait(self) -> int:
-        return await asyncio.shield(self._exited)
+        await self._has_exited.wait()
+        return STATUS_UNKNOWN
 
     def send_signal(self, number: int) -> None:
         """Send a signal; raises ``ProcessLookupError`` if it has ended."""
-        if self._exited.done():
+        if self._has_exited.is_set():
             raise ProcessLookupError
         signal.pidfd_send_signal(self._pidfd, number)
 
@@ -217,28 +225,10 @@ class AdoptedProcess:
     def _on_exit(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         os.close(self._pidfd)
-        self._exited.set_result(STATUS_UNKNOWN)
+        self._has_exited.set()
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptedChild:
-    """A child that we have adopted. Its messages after ``hello`` are still to be read from ``sock``."""
-
-    process: AdoptedProcess
-    sock: socket.socket
-    hello: Hello
-
-
-@dataclass(frozen=True, slots=True)
-class AskedChild:
-    """A child that was asked, and whose answer has not been read yet."""
-
-    sock: socket.socket
-    pid: int
-    pidfd: int
-
-
-def ask(path: Path, request: Adopt) -> AskedChild | None:
+def ask(path: Path, request: Adopt) -> AdoptedProcess | None:
     """Ask the child that waits at ``path`` to be adopted; if it has no server, we are its server from now on. ``None``: no
     child waits there.
 
@@ -250,8 +240,7 @@ def ask(path: Path, request: Adopt) -> AskedChild | None:
     sock.setblocking(False)  # noqa: FBT003 - the standard library's
     try:
         sock.connect(str(path))
-        pid = peer_of(sock)
-        asked = AskedChild(sock, pid, os.pidfd_open(pid))
+        asked = AdoptedProcess(peer_of(sock), sock)
         with contextlib.suppress(ConnectionError):
             sock.sendall(encode(request))
     except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):  # it has ended and left its socket behind
@@ -266,7 +255,7 @@ def ask(path: Path, request: Adopt) -> AskedChild | None:
     return asked
 
 
-async def adopt(path: Path, request: Adopt, *, asked: AskedChild | None = None) -> AdoptedChild | None:
+async def adopt(path: Path, request: Adopt, *, asked: AdoptedProcess | None = None) -> AdoptedProcess | None:
     """Adopt the child that waits at ``path``, or that was ``asked`` earlier. Returns ``None`` if none waits, if it refused
     and has ended, or if others can access the directory.
 
@@ -276,15 +265,13 @@ async def adopt(path: Path, request: Adopt, *, asked: AskedChild | None = None) 
     """
     if asked is None and (not may_wait_at(path) or (asked := ask(path, request)) is None):
         return None
-    process = AdoptedProcess(asked.pid, asked.pidfd)
+    asked.watch()
     try:
-        child = await _answered(asked.sock, process)
-    except BaseException:
-        asked.sock.close()
-        raise
-    if child is None:
-        asked.sock.close()
-    return child
+        asked.hello = await _answer_of(asked)
+    finally:
+        if asked.hello is None:
+            asked.sock.close()
+    return None if asked.hello is None else asked
 
 
 def may_wait_at(path: Path) -> bool:
@@ -298,16 +285,17 @@ def may_wait_at(path: Path) -> bool:
     return False
 
 
-async def _answered(sock: socket.socket, process: AdoptedProcess) -> AdoptedChild | None:
+async def _answer_of(process: AdoptedProcess) -> Hello | None:
+    """Return its ``Hello``; ``None`` if it refused, and has ended."""
     pid = process.pid
     try:
         async with asyncio.timeout(ADOPT_TIMEOUT_S):
-            record = await _read_one(sock, (Hello, AdoptionRefused))
+            record = await _read_one(process.sock, (Hello, AdoptionRefused))
     except TimeoutError:
         raise HasServer(pid) from None
     match record:
         case (Hello() as hello, _):
-            return AdoptedChild(process, sock, hello)
+            return hello
         case (AdoptionRefused(detail=detail), _):
             log.warning("not_adopted", pid=pid, detail=detail)
     try:

@@ -21,7 +21,7 @@ import msgspec
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
-from cc_tts.processes.adoption import STATUS_UNKNOWN, AdoptedChild, AdoptedProcess
+from cc_tts.processes.adoption import STATUS_UNKNOWN, AdoptedProcess
 from cc_tts.processes.channel import (
     CLOSED,
     COMMON_MESSAGES,
@@ -162,7 +162,7 @@ class Supervisor(Peer):
         self._tell_ready = on_ready
         self._channel: LoopChannel | None = None
         self._process: asyncio.subprocess.Process | AdoptedProcess | None = None
-        self._adopted: AdoptedChild | None = None
+        self._adopted: AdoptedProcess | None = None
         self.num_restarts = 0
 
     @property
@@ -179,7 +179,7 @@ class Supervisor(Peer):
         """Whether it is ready and answers pings in time."""
         return self.state is ProcessState.READY and self.silent_s < RESPONSE_TIMEOUT_S
 
-    async def start(self, adopted: AdoptedChild | None = None) -> None:
+    async def start(self, adopted: AdoptedProcess | None = None) -> None:
         """Start the child, or use ``adopted`` instead, and wait until it is ready; raises ``ProcessFailed`` if it is late or
         exits before.
         """
@@ -201,8 +201,7 @@ class Supervisor(Peer):
         if adopted is None:
             await self._spawn()
         else:
-            self.hello = adopted.hello
-            self._process = adopted.process
+            self.hello, self._process = adopted.hello, adopted
             await self._open(adopted.sock)
         exited = asyncio.create_task(self._exit())
         try:

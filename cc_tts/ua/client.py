@@ -102,7 +102,7 @@ class _UaProcess:
         with contextlib.suppress(ProcessFailed):
             self.supervisor.send(message)
 
-    async def adopt(self, asked: Mapping[str, adoption.AskedChild]) -> None:
+    async def adopt(self, asked: Mapping[str, adoption.AdoptedProcess]) -> None:
         """Adopt the process, if there is one; see :meth:`UaClient.adopt`. ``asked`` are processes by their sockets."""
         if not self._settings.adoption_socket:
             return
@@ -124,7 +124,7 @@ class _UaProcess:
                 await self._told_all.wait()
         except TimeoutError:
             raise ProcessFailed("the UA process that was adopted did not tell of its calls") from None
-        log.info("adopted", process=child.process.pid, calls=len(self.call_ids))
+        log.info("adopted", process=child.pid, calls=len(self.call_ids))
 
     async def reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
         """Apply settings; see :meth:`UaClient.reload`."""
@@ -201,7 +201,7 @@ class UaClient:
         *,
         clock: Clock,
         on_dispatcher_down: Callable[[], None] = lambda: None,
-        asked: Mapping[str, adoption.AskedChild] = MappingProxyType({}),
+        asked: Mapping[str, adoption.AdoptedProcess] = MappingProxyType({}),
     ) -> None:
         self.listener: UaListener
         """Receives all reports; it is set before the processes are started or adopted."""
@@ -438,7 +438,7 @@ class UaClient:
                 self._dispatcher.send(messages.SetFreeCalls(tuple(each.free_calls for each in self._processes)))
 
 
-def ask_waiting_processes(config: Config) -> dict[str, adoption.AskedChild]:
+def ask_waiting_processes(config: Config) -> dict[str, adoption.AdoptedProcess]:
     """Ask the waiting processes to be adopted, by their sockets, before the server's slow imports and loading: their grace
     period then ends. Errors are left to :meth:`UaClient.adopt`.
     """

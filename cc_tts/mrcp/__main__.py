@@ -131,8 +131,7 @@ def load_tls(context: ssl.SSLContext, tls: TlsConfig) -> None:
 
 def main() -> int:
     """Run until a shutdown is requested or the server is gone; return the exit status."""
-    sock, settings = child.connect(MrcpSettings)
-    logs.configure(level=settings.log.level, json=settings.log.json, process="mrcp")
+    sock, settings = child.connect("mrcp", MrcpSettings)
     return asyncio.run(_serve(sock, settings))
 
 

@@ -43,8 +43,7 @@ class Settings(Protocol):
         """The section ``[log]`` of the configuration."""
 
 
-S = TypeVar("S")
-T = TypeVar("T", bound=Settings)
+S = TypeVar("S", bound=Settings)
 
 log = logs.get(__name__)
 
@@ -117,19 +116,18 @@ class ChildLink:
 
 def run(
     process: str,
-    settings_type: type[T],
+    settings_type: type[S],
     messages: Sequence[type[Message]],
-    start: Callable[[T, ChildLink], Callable[[], None]],
+    start: Callable[[S, ChildLink], Callable[[], None]],
     *,
-    build: Callable[[T], dict[str, str]] = lambda _settings: {},
+    build: Callable[[S], dict[str, str]] = lambda _settings: {},
 ) -> int:
     """Be the child ``process`` until the server asks for the end or is gone. Return the exit status.
 
     ``start`` returns what is done again and again; it takes the records by :meth:`ChildLink.news`, for which it may wait.
     What ``start`` raises is reported to the server. ``build`` says what the child runs on.
     """
-    channel, settings = begin(settings_type, messages)
-    logs.configure(level=settings.log.level, json=settings.log.json, process=process)
+    channel, settings = begin(process, settings_type, messages)
     link = ChildLink(channel)
     try:
         channel.send(Hello(protocol=PROTOCOL_VERSION, process=process, pid=os.getpid(), build=build(settings)))
@@ -157,21 +155,22 @@ def run(
     return 0
 
 
-def begin(settings_type: type[S], messages: Sequence[type[Message]]) -> tuple[ChildChannel, S]:
+def begin(process: str, settings_type: type[S], messages: Sequence[type[Message]]) -> tuple[ChildChannel, S]:
     """Return the channel to the server, which carries ``messages``, and the settings; see :func:`connect`."""
-    sock, settings = connect(settings_type)
+    sock, settings = connect(process, settings_type)
     return ChildChannel(sock, messages), settings
 
 
-def connect(settings_type: type[S]) -> tuple[socket.socket, S]:
-    """Return the socket of ``--channel-fd``, and the settings from standard input. SIGINT is ignored, since the server ends
-    its children.
+def connect(process: str, settings_type: type[S]) -> tuple[socket.socket, S]:
+    """Return the socket of ``--channel-fd``, and the settings from standard input, by which ``process`` writes its log.
+    SIGINT is ignored, since the server ends its children.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parser = argparse.ArgumentParser(description="a child process of cc-tts serve")
     parser.add_argument("--channel-fd", type=int, required=True)
     descriptor = parser.parse_args().channel_fd
     settings = msgspec.json.decode(sys.stdin.buffer.read(), type=settings_type)
+    logs.configure(level=settings.log.level, json=settings.log.json, process=process)
     return socket.socket(fileno=descriptor), settings
 
 

@@ -45,8 +45,7 @@ def main() -> int:
     """Run until the UA process is gone; returns the exit status."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a service manager's: this process ends after the calls do
     os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
-    channel, settings = child.begin(RecorderSettings, TO_RECORDER)
-    logs.configure(level=settings.log.level, json=settings.log.json, process="recorder")
+    channel, _ = child.begin("recorder", RecorderSettings, TO_RECORDER)
     recorder = Recorder(channel)
     log.info("recorder_ready", pid=os.getpid())
     try:

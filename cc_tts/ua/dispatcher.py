@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from cc_tts import logs, port_owner
+from cc_tts import port_owner
 from cc_tts.config.schema import SipConfig, UaConfig
 from cc_tts.config.sections.log import LogConfig
 from cc_tts.errors import ProcessFailed
@@ -119,8 +119,7 @@ def _key(call_id: bytes) -> bytes:
 
 def main() -> int:
     """Run until the server asks for the end or is gone; return the exit status."""
-    channel, settings = child.begin(DispatcherSettings, (SetFreeCalls, AssignCalls))
-    logs.configure(level=settings.log.level, json=settings.log.json, process="dispatcher")
+    channel, settings = child.begin("dispatcher", DispatcherSettings, (SetFreeCalls, AssignCalls))
     address = (settings.sip.host, settings.sip.port)
     with contextlib.suppress(ProcessFailed), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sip:
         try:

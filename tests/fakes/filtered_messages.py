@@ -1,7 +1,7 @@
 """The message filter on a library without PJSIP: messages are shown to it, and it is asked what became of them."""
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from cc_tts.config import load as config
 from cc_tts.ua.client import settings_of
@@ -87,47 +87,45 @@ class FakeLibrary:
         self.off = indexes
 
 
-class FakeDialogs:
-    """The calls that messages are about, and what was heard of them."""
+class FakeLeg:
+    """A call that messages are about, and what was heard of it."""
 
-    def __init__(self) -> None:
-        self.keys: list[tuple[str, str, int, str, int]] = []
-        self.ends: list[tuple[str, str, tuple[RemoteReason, ...]]] = []
-        self.notified: list[tuple[str, str, Notification]] = []
-        self.lost: list[tuple[str, str]] = []
+    def __init__(self, sip_call_id: str) -> None:
+        self.dialog = (sip_call_id, "theirs")
+        self.is_over = self.is_incoming = self.is_ending = False
         self.has_referred = True
-        self.are_ending = False
-        self.taken: set[tuple[str, str]] = set()
+        self.keys: list[tuple[int, str, int]] = []
+        self.ends: list[tuple[RemoteReason, ...]] = []
+        self.notified: list[Notification] = []
+        self.num_lost = 0
         self.unreadable: list[str] = []
+        self.dtmf = self.refer = self
+        self.referral = FakeReferral(self)
 
-    def is_ours(self, sip_call_id: str) -> bool:
-        return sip_call_id == "ours"
+    def info(self, cseq: int, key: str, *, duration_ms: int) -> None:
+        self.keys.append((cseq, key, duration_ms))
 
-    def has_call(self, sip_call_id: str, remote_tag: str) -> bool:
-        return (sip_call_id, remote_tag) in self.taken
+    def take_reasons(self, reasons: tuple[RemoteReason, ...]) -> None:
+        self.ends.append(reasons)
 
-    def is_ending(self, _sip_call_id: str, _remote_tag: str) -> bool:
-        return self.are_ending
-
-    def on_key(self, *key: *tuple[str, str, int, str, int]) -> None:
-        self.keys.append(key)
-
-    def on_unreadable(self, response: str) -> None:
-        self.unreadable.append(response)
-
-    def on_end(self, *end: *tuple[str, str, tuple[RemoteReason, ...]]) -> None:
-        self.ends.append(end)
-
-    def on_notify(self, *notification: *tuple[str, str, Notification]) -> bool:
+    def take(self, notification: Notification) -> bool:
         self.notified.append(notification)
         return self.has_referred
 
-    def on_notify_refused(self, sip_call_id: str, remote_tag: str) -> None:
-        self.lost.append((sip_call_id, remote_tag))
+    def refused(self, response: str) -> None:
+        self.unreadable.append(response)
 
-    def on_refer(self, sip_call_id: str, remote_tag: str, message: str) -> Answer:
-        assert (sip_call_id, remote_tag, message.partition(" ")[0]) == ("c", "theirs", "REFER")
+
+class FakeReferral:
+    def __init__(self, leg: FakeLeg) -> None:
+        self._leg = leg
+
+    def answer(self, message: str) -> Answer:
+        assert message.partition(" ")[0] == "REFER"
         return 603, ()
+
+    def refused(self) -> None:
+        self._leg.num_lost += 1
 
 
 class Filtered:
@@ -137,7 +135,8 @@ class Filtered:
         self.clock = FakeClock()
         self.library = FakeLibrary()
         self.library.refuses_modules = refuses_modules
-        self.dialogs = FakeDialogs()
+        self.leg = FakeLeg("c")
+        legs = {"call_1": self.leg, "call_2": FakeLeg("ours")}
         self.settings = settings_of(config.load(overrides=overrides))[0]
         self.policy = InboundPolicy(self.settings, clock=self.clock, max_message_bytes=MAX_BYTES)
         self.overloads = 0
@@ -145,7 +144,7 @@ class Filtered:
             cast("CLibrary", self.library),
             self.settings,
             policy=self.policy,
-            dialogs=cast("Dialogs", self.dialogs),
+            dialogs=Dialogs(cast("Any", legs)),
             refusal=lambda: retry_after_s,
             on_refused=self._count,
             on_offer=lambda _codecs: None,

@@ -55,6 +55,7 @@ from cc_tts.ua.refer.request import refer_request
 from cc_tts.ua.sip import bye, forwarding, payload_types, reason
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.voices.enrolment import check_recording
+from tests.fakes.filtered_messages import FakeLeg
 from tests.fuzz.seeds import DIGEST, FORM_OF_RTP, INVITE, LEXICON, MRCP, MRCP_OFFER, PLS, RESPONSE, SDP, SSML, WAV
 
 CLOCK: Final = MonotonicClock()
@@ -137,16 +138,15 @@ def sip_text(data: bytes) -> None:
 
 
 class AnyDialogs(Dialogs):
-    """The dialogs that messages are about: no call of ours, one that ends for the tag "ending", and REFER for each."""
+    """The dialogs that messages are about: a call that ends for the tag "ending", one for any other, and REFER for each."""
 
     def __init__(self) -> None:
         super().__init__({})
 
-    def is_ending(self, _sip_call_id: str, remote_tag: str) -> bool:
-        return remote_tag == "ending"
-
-    def on_notify(self, *_: object) -> bool:
-        return True
+    def leg_of(self, sip_call_id: str, remote_tag: str) -> Any:
+        leg = FakeLeg(sip_call_id)
+        leg.is_ending = remote_tag == "ending"
+        return leg
 
     def on_refer(self, _sip_call_id: str, _remote_tag: str, message: str) -> tuple[int, tuple[tuple[str, str], ...]]:
         try:

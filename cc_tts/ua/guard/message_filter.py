@@ -21,7 +21,6 @@ the call slot, which PJSUA has given to another call by then. So does an offer a
 """
 
 import functools
-import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
@@ -57,7 +56,6 @@ _ROUTING: Final = ("Contact", "Record-Route", "Service-Route")
 """The headers of a response that determine where requests are sent."""
 MAX_SERVICE_ROUTES: Final = 8
 """This is PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
-_CSEQ: Final = re.compile(r"[0-9]{1,10}")
 MAX_EXPIRES_S: Final = 1 << 31
 """PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
 MIN_FLOW_TIMER_S: Final = 2
@@ -155,8 +153,7 @@ class MessageFilter:
             return True
         if dialog is None:
             if method == "CANCEL":  # it has no tag in To (RFC 3261 §9.1)
-                call_id = sip_message.header_value(message, "call-id")
-                self._dialogs.on_end(call_id, sip_message.from_tag(message), remote_reasons(message))
+                self._take_reasons(sip_message.header_value(message, "call-id"), message)
             elif method == "INVITE" and self._is_taken(message):
                 # it came twice (RFC 3261 §8.2.2.2); after the ACK PJSIP would take another call
                 self._c.respond(rdata, 482)
@@ -169,7 +166,13 @@ class MessageFilter:
 
     def _is_taken(self, invite: str) -> bool:
         """Whether an INVITE outside a dialog is that of a call that is up."""
-        return self._dialogs.has_call(sip_message.header_value(invite, "call-id"), sip_message.from_tag(invite))
+        leg = self._dialogs.leg_of(sip_message.header_value(invite, "call-id"), sip_message.from_tag(invite))
+        return leg is not None and leg.is_incoming
+
+    def _take_reasons(self, call_id: str, message: str) -> None:
+        """PJSIP is about to process a BYE or CANCEL."""
+        if (leg := self._dialogs.leg_of(call_id, sip_message.from_tag(message))) is not None:
+            leg.take_reasons(remote_reasons(message))
 
     def _on_new_request(self, rdata: int) -> bool:
         """Look at a request that belongs to no dialog of PJSIP."""
@@ -241,9 +244,9 @@ class MessageFilter:
             self._answer_notify(rdata, message, dialog)
             return True
         if method == "BYE":
-            self._dialogs.on_end(dialog[0], dialog[2], remote_reasons(message))
-        elif method != "ACK" and self._dialogs.is_ending(dialog[0], dialog[2]):
-            self._c.respond(rdata, 481)
+            self._take_reasons(dialog[0], message)
+        elif method != "ACK" and ((leg := self._dialogs.leg_of(dialog[0], dialog[2])) is None or leg.is_ending):
+            self._c.respond(rdata, 481)  # our BYE is on its way: PJSUA reports an end of ours before that
             return True
         return self._take_description(rdata, host, message, method)
 
@@ -282,7 +285,9 @@ class MessageFilter:
             log.debug("response_dropped", reason="PJSIP would end the call", sip_code=status)
         elif method == "NOTIFY" and status in ("408", "481"):
             log.debug("response_dropped", reason="PJSIP would end the call", sip_code=status)
-            self._dialogs.on_notify_refused(*sip_message.dialog_of_response(message)[::2])
+            call_id, _, remote_tag = sip_message.dialog_of_response(message)
+            if (leg := self._dialogs.leg_of(call_id, remote_tag)) is not None:
+                leg.referral.refused()
             return True
         else:
             if status < "300" and method in _OFFERING:
@@ -353,8 +358,8 @@ class MessageFilter:
             self._c.respond(rdata, 400, reason="The body names no key")
         else:
             self._c.respond(rdata, 200)
-            cseq = sip_message.header_value(message, "cseq").partition(" ")[0]
-            self._dialogs.on_key(dialog[0], dialog[2], int(cseq) if _CSEQ.fullmatch(cseq) else 0, *key)
+            if (leg := self._dialogs.leg_of(dialog[0], dialog[2])) is not None:
+                leg.dtmf.info(max(0, sip_message.cseq_of(message)), key[0], duration_ms=key[1])
 
     def _answer_notify(self, rdata: int, message: str, dialog: Dialog) -> None:
         """Answer a NOTIFY about a REFER. A body without a status is accepted, and has no effect."""
@@ -364,7 +369,8 @@ class MessageFilter:
         elif notification is None:
             self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.1.3): we subscribe to nothing else
         else:
-            self._c.respond(rdata, 200 if self._dialogs.on_notify(dialog[0], dialog[2], notification) else 481)
+            leg = self._dialogs.leg_of(dialog[0], dialog[2])
+            self._c.respond(rdata, 200 if leg is not None and leg.refer.take(notification) else 481)
 
 
 _NO_OFFER: Final = sdp_check.Fault(415, 399, "There is no SDP in the body")

@@ -47,8 +47,7 @@ def run(process: str, make: MakeAgent) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
-    channel, settings = child.begin(UaSettings, TO_UA)
-    logs.configure(level=settings.log.level, json=settings.log.json, process=process)
+    channel, settings = child.begin(process, UaSettings, TO_UA)
     clock = MonotonicClock()
     link = ServerLink(channel)
     try:

@@ -49,7 +49,7 @@ class LegRefer:
     def changed(self, change: Any) -> None:
         """The transaction of a REFER has changed its state. After a 401 the REFER is sent again, with another CSeq."""
         if change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED:
-            self._cseq = refer.cseq_of(str(change.tsx.lastTx.wholeMsg))
+            self._cseq = sip_message.cseq_of(str(change.tsx.lastTx.wholeMsg))
         if self._pending.note(change) and not self._pending:
             sip_code = int(change.tsx.statusCode)
             self._tell("answer", sip_code, is_last=sip_code >= 300)  # noqa: PLR2004 - no success (RFC 3261 §7.2)

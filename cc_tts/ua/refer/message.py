@@ -12,7 +12,6 @@ EVENT: Final = "refer"
 """The event package of the subscription that a REFER makes (RFC 3515 §3)."""
 _STATUS_LINE: Final = re.compile(r"\s*SIP/2\.0 ([1-6]\d\d)(?: |\r|\n|\Z)", re.IGNORECASE)
 _ID: Final = re.compile(r";\s*id\s*=\s*(\d{1,10})\s*(?:;|\Z)", re.IGNORECASE | re.ASCII)
-_CSEQ: Final = re.compile(r"(\d{1,10})[ \t]+[A-Z]+", re.ASCII)
 _FINAL: Final = 200
 """A status from here on is final (RFC 3261 §7.2)."""
 
@@ -40,13 +39,7 @@ def notification(message: str) -> Notification | None:
     state = sip_message.header_value(message, "subscription-state").partition(";")[0].strip().lower()
     is_last = state == "terminated" or (not state and sip_code >= _FINAL)
     named = _ID.search(event)
-    return Notification(sip_code, is_last, cseq_of(message), int(named[1]) if named else None)
-
-
-def cseq_of(message: str) -> int:
-    """Return the number in CSeq; -1 if there is none."""
-    match = _CSEQ.match(sip_message.header_value(message, "cseq"))
-    return int(match[1]) if match else -1
+    return Notification(sip_code, is_last, sip_message.cseq_of(message), int(named[1]) if named else None)
 
 
 def refer_to(target: str, headers: Mapping[str, str]) -> str:

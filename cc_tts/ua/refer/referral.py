@@ -69,7 +69,7 @@ class LegReferral:
 
     def answer(self, message: str) -> Answer:
         """Return the response to a REFER. A repeated one gets the same response, and has no other effect."""
-        cseq = refer.cseq_of(message)
+        cseq = sip_message.cseq_of(message)
         if cseq != self._cseq:
             self._answer, self._cseq = self._decide(message, cseq), cseq
             if self._targets is not None:

@@ -27,6 +27,7 @@ _COMPACT: Final = {
     "t": "to",
 }
 """The compact forms of the headers that are read here (RFC 3261 §7.3.3)."""
+_CSEQ: Final = re.compile(r"(\d{1,10})[ \t]+[A-Z]+", re.ASCII)
 _SINGLE: Final = ("call-id", "from", "to", "cseq")
 _OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
 MAX_OPTION_TAGS: Final = 20  # unmeasured
@@ -82,6 +83,12 @@ def has_body(message: str) -> bool:
     """Whether it has more of a body than line ends. What follows a body of zero bytes is none (RFC 3261 §18.3)."""
     length = header_value(message, "content-length")
     return bool(body_of(message).strip()) and (not length or bool(length.strip("0")))
+
+
+def cseq_of(message: str) -> int:
+    """Return the number in CSeq; -1 if there is none."""
+    match = _CSEQ.match(header_value(message, "cseq"))
+    return int(match[1]) if match else -1
 
 
 def cseq_method(message: str) -> str:

@@ -332,6 +332,7 @@ def test_a_request_the_policy_fails_on_passes_only_an_open_one(
 
 def test_our_password_answers_only_the_registrar_and_whom_we_called() -> None:
     filtered = Filtered("registration.registrar=pbx.example.com", "registration.username=tts")
+    filtered.leg.is_incoming = True
     drops = filtered.drops
     assert drops("401", "BYE")
     assert drops("407", "INVITE")

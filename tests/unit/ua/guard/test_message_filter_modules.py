@@ -43,7 +43,7 @@ def test_the_reasons_of_a_bye_and_of_a_cancel_are_told_before_pjsip_sees_them(
 ) -> None:
     assert filtered.receive(method, "Reason: Q.850;cause=21", to_tag=to_tag) == wanted, "481: of no transaction"
     assert filtered.receive(method, to_tag=to_tag) == wanted
-    assert filtered.dialogs.ends == [("c", "theirs", (RemoteReason("Q.850", 21),)), ("c", "theirs", ())]
+    assert filtered.leg.ends == [(RemoteReason("Q.850", 21),), ()]
 
 
 def test_an_ack_is_never_answered(filtered: Filtered) -> None:
@@ -121,9 +121,10 @@ def test_of_a_registrar_what_cannot_be_counted_is_not_said(
 
 
 def test_a_response_with_two_of_a_header_that_may_come_once_is_dropped(filtered: Filtered) -> None:
+    filtered.leg.dialog = ("c", "")  # a call that we place
     assert filtered.drops("200", "INVITE", "To: <sip:a@b>", body=GOOD)
     assert filtered.policy.take_refused()["malformed"].sources == {HOST}
-    assert [text.partition("\r\n")[0] for text in filtered.dialogs.unreadable] == ["SIP/2.0 200 Text"]
+    assert [text.partition("\r\n")[0] for text in filtered.leg.unreadable] == ["SIP/2.0 200 Text"]
 
 
 def test_info_is_answered_here(filtered: Filtered) -> None:
@@ -132,13 +133,13 @@ def test_info_is_answered_here(filtered: Filtered) -> None:
         return filtered.receive("INFO", *lines, body=body, to_tag="ours")
 
     assert status("Signal=5", "application/dtmf-relay") == status("10", "APPLICATION/DTMF;x=y") == status("", "") == 200
-    assert filtered.dialogs.keys == [("c", "theirs", 7, "5", 0), ("c", "theirs", 7, "*", 0)]
+    assert filtered.leg.keys == [(7, "5", 0), (7, "*", 0)]
     assert status("x", "application/dtmf") == status("Duration=5", "application/dtmf-relay") == 400
     assert status("x", "text/plain") == status("x", "") == 415
     content = "Content-Type: application/dtmf-relay"
     for to_tag in ("", "unknown", "over"):
         assert filtered.receive("INFO", content, body="Signal=5", to_tag=to_tag) == 481, "of no call"
-    assert len(filtered.dialogs.keys) == 2
+    assert len(filtered.leg.keys) == 2
 
 
 @pytest.mark.parametrize("form", ["application/dtmf-relay", "application/dtmf"])
@@ -151,14 +152,14 @@ def test_a_key_by_info_may_be_written_as_the_number_of_its_event(
 ) -> None:
     body = f"Signal= {written}\r\nDuration=160\r\n" if form.endswith("relay") else written
     assert filtered.receive("INFO", f"Content-Type: {form}", body=body, to_tag="ours") == 200
-    assert [each[3] for each in filtered.dialogs.keys] == [key]
+    assert [each[1] for each in filtered.leg.keys] == [key]
 
 
 def test_an_invite_that_comes_again_is_no_second_call(filtered: Filtered) -> None:
-    filtered.dialogs.taken.add(("c", "theirs"))
+    filtered.leg.is_incoming = True
     assert filtered.receive("INVITE", body=GOOD) == 482
     assert filtered.receive("INVITE", body=GOOD, to_tag="ours") == "passed", "a re-INVITE"
-    filtered.dialogs.taken = {("c", "another's")}
+    filtered.leg.dialog = ("c", "another's")
     assert filtered.receive("INVITE", body=GOOD) == "passed"
 
 
@@ -182,7 +183,7 @@ def test_what_belongs_to_a_call_that_is_over_never_gets_to_pjsip(
 )
 def test_after_our_bye_there_is_nothing_to_offer(filtered: Filtered, method: str, wanted: int | str) -> None:
     assert filtered.receive(method, to_tag="ours") == ("passed" if wanted == 481 else wanted)
-    filtered.dialogs.are_ending = True
+    filtered.leg.is_ending = True
     assert filtered.receive(method, to_tag="ours") == wanted
 
 
@@ -230,18 +231,18 @@ def test_an_ack_without_our_tag_does_not_reach_the_transactions(
 def test_a_notify_is_answered_here_whatever_it_is(
     filtered: Filtered, event: str, to_tag: str, *, has_referred: bool, status: int
 ) -> None:
-    filtered.dialogs.has_referred = has_referred
+    filtered.leg.has_referred = has_referred
     assert filtered.receive("NOTIFY", event, body="garbage", to_tag=to_tag) == status
 
 
 def test_a_notify_says_what_its_body_names(filtered: Filtered) -> None:
     kind = "Content-Type: message/sipfrag;version=2.0"
     filtered.receive("NOTIFY", "Event: refer", kind, body="SIP/2.0 180 Ringing\r\n", to_tag="ours")
-    assert filtered.dialogs.notified == [("c", "theirs", Notification(180, is_last=False, cseq=7))]
+    assert filtered.leg.notified == [Notification(180, is_last=False, cseq=7)]
 
 
 @pytest.mark.parametrize(("status", "is_lost"), [("408", True), ("481", True), ("200", False)])
 def test_a_notify_that_is_refused_does_not_end_the_call(filtered: Filtered, status: str, *, is_lost: bool) -> None:
     assert filtered.drops(status, "NOTIFY") is is_lost, "PJSIP would end the call"
-    assert filtered.dialogs.lost == ([("c", "theirs")] if is_lost else [])
+    assert filtered.leg.num_lost == is_lost
     assert filtered.refused() == {}

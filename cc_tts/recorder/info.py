@@ -81,15 +81,3 @@ class RecordingPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         adds = self.info.channels == "mono" and self.info.tracks == "both"
         measures = self.trim_silence or self.silence_timeout_ms is not None
         return self.info.encoding == "ulaw" and not (adds or measures)
-
-
-_decoder: Final = msgspec.json.Decoder(RecordingInfo)
-
-
-def encode(info: RecordingInfo) -> bytes:
-    return msgspec.json.encode(info)
-
-
-def decode(data: bytes) -> RecordingInfo:
-    """Read a recording's file of JSON; raises ``msgspec.MsgspecError`` if it is invalid."""
-    return _decoder.decode(data)

@@ -23,13 +23,15 @@ import msgspec
 from cc_tts import atomic_file, logs
 from cc_tts.audio import PTIME_MS
 from cc_tts.errors import UNREADABLE
-from cc_tts.recorder.info import RecordingInfo, decode, encode
+from cc_tts.recorder.info import RecordingInfo
 from cc_tts.recorder.wav import WavFormat
 from cc_tts.recorder.writer import FOLDER_MODE, LIVE, NOTED, PART, WHOLE
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")
 """The form of an id: no path separator, and no leading dot."""
 _TENANT: Final = "tenant="
+
+_DECODER: Final = msgspec.json.Decoder(RecordingInfo)
 
 log = logs.get(__name__)
 
@@ -178,7 +180,7 @@ class RecordingStore:
         """Note that a recording needs no more follow-up; the URL that it was sent to is forgotten. Raises ``OSError``."""
         if self._path(info, LIVE).exists():
             atomic_file.write(
-                self._path(info, NOTED), encode(msgspec.structs.replace(info, upload_url=None)), sync=False
+                self._path(info, NOTED), msgspec.json.encode(msgspec.structs.replace(info, upload_url=None)), sync=False
             )
             self._path(info, LIVE).unlink(missing_ok=True)
 
@@ -187,7 +189,7 @@ class RecordingStore:
 
     def _write(self, info: RecordingInfo) -> RecordingInfo:
         if self._path(info, LIVE).exists():  # otherwise it was deleted
-            atomic_file.write(self._path(info, LIVE), encode(info), sync=False)
+            atomic_file.write(self._path(info, LIVE), msgspec.json.encode(info), sync=False)
         return info
 
     def _path(self, info: RecordingInfo, suffix: str) -> Path:
@@ -213,7 +215,7 @@ def _files(folder: Path, *suffixes: str) -> Iterator[Path]:
 def _read(path: Path) -> RecordingInfo | None:
     """Return ``None`` if there is no such file, or no recording in it; raises other ``OSError``."""
     try:
-        return decode(path.read_bytes())
+        return _DECODER.decode(path.read_bytes())
     except (FileNotFoundError, *UNREADABLE):
         return None
 

@@ -27,7 +27,6 @@ from cc_tts.recorder.info import (
     Gap,
     RecordingInfo,
     RecordingPlan,
-    encode,
 )
 
 HEADER_FRAMES: Final = 5 * FRAMES_A_SECOND
@@ -88,7 +87,7 @@ class RecordingFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._check_space()
             self._put(self._format.header(0))
-            atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
+            atomic_file.write(self._path(LIVE), msgspec.json.encode(self.info), sync=False)
         except BaseException:
             self._part.unlink(missing_ok=True)
             os.close(self._file)
@@ -230,7 +229,7 @@ class RecordingFile:
             lost_ms=self._num_lost * PTIME_MS,
             gaps=tuple(self._gaps_in_file()),
         )
-        atomic_file.write(self._path(LIVE), encode(self.info), sync=False)
+        atomic_file.write(self._path(LIVE), msgspec.json.encode(self.info), sync=False)
 
     def _gaps_in_file(self) -> Iterator[Gap]:
         """Return the gaps that were not cut off with silence."""

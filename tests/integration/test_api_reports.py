@@ -5,10 +5,11 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cc_tts.config.schema import TokenConfig
-from cc_tts.recorder.info import RecordingInfo, encode
+from cc_tts.recorder.info import RecordingInfo
 from cc_tts.recorder.wav import WavFormat
 from cc_tts.ua.messages import TracedMessage
 from tests.fakes.running_api import RunningApi, make_config, running_api
@@ -45,7 +46,7 @@ def record(folder: Path, call_id: str, **info: object) -> None:
     kept = RecordingInfo(recording_id=f"r-{call_id}", call_id=call_id, channels="dual", state="saved", **info)  # type: ignore[arg-type]
     data = bytes([0x80, 0xFF]) * 8000  # loud on the left, silent on the right
     (folder / f"{kept.recording_id}.wav").write_bytes(WavFormat.of(kept).header(len(data)) + data)
-    (folder / f"{kept.recording_id}.json").write_bytes(encode(kept))
+    (folder / f"{kept.recording_id}.json").write_bytes(msgspec.json.encode(kept))
 
 
 async def test_it_shows_what_was_said_and_pressed(api: RunningApi) -> None:

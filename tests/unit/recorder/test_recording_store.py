@@ -12,7 +12,7 @@ import pytest
 
 from cc_tts import atomic_file
 from cc_tts.recorder import writer
-from cc_tts.recorder.info import Gap, RecordingInfo, RecordingPlan, encode
+from cc_tts.recorder.info import Gap, RecordingInfo, RecordingPlan
 from cc_tts.recorder.store import RecordingStore
 from cc_tts.recorder.wav import WavFormat
 from cc_tts.recorder.writer import RecordingFile
@@ -304,7 +304,7 @@ def test_a_tenant_finds_its_own_recordings_only(tmp_path: Path) -> None:
 def test_an_id_that_is_a_path_finds_nothing(tmp_path: Path, recording_id: str) -> None:
     store = RecordingStore(tmp_path / "recordings")
     kept(store, "mine", "acme")
-    (tmp_path / "r1.json").write_bytes(encode(RecordingInfo(recording_id="r1", call_id="c1")))
+    (tmp_path / "r1.json").write_bytes(msgspec.json.encode(RecordingInfo(recording_id="r1", call_id="c1")))
     assert store.find(recording_id, "") is None
 
 

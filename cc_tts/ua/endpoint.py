@@ -35,7 +35,7 @@ from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.process.agent import Agent
 from cc_tts.ua.quality.publisher import Publisher
 from cc_tts.ua.rtp import l16
-from cc_tts.ua.rtp.audio_port import AudioPorts
+from cc_tts.ua.rtp.audio_port import AudioPort, CapturePort, PortPool
 from cc_tts.ua.rtp.intake import Intake
 from cc_tts.ua.rtp.lateness import TickLateness
 from cc_tts.ua.sip import message as sip_message
@@ -150,7 +150,8 @@ class UserAgent(Agent[Leg]):
             settings=settings,
             clock=self._clock,
             library=library,
-            ports=AudioPorts(self._capacity.max_calls, self._format, self._clock, self._lateness),
+            ports=PortPool(self._new_port, max_ports=self._capacity.max_calls),
+            captures=PortPool(lambda number: CapturePort(number, self._format), max_ports=self._capacity.max_calls),
             send=self._tracer.pass_on,
             on_over=self._on_over,
             place_again=self._refused_legs.append,
@@ -340,7 +341,7 @@ class UserAgent(Agent[Leg]):
             self._announce(leg, rdata, account.trunk)
         except Exception:
             # nothing else would answer it, and PJSUA would keep it forever
-            self._forget(leg)
+            self._forget(leg.call_id)
             leg.end(messages.Hangup(call_id=leg.call_id, sip_code=500))
             raise
 
@@ -350,6 +351,9 @@ class UserAgent(Agent[Leg]):
         leg.invite = pj_info.incoming_call(leg, message, source, trunk=trunk)
         leg.dialog = (leg.invite.sip_call_id, sip_message.from_tag(message))
         self._tracer.pass_on(leg.invite)
+
+    def _new_port(self, number: int) -> AudioPort:
+        return AudioPort(number, self._format, self._clock, self._lateness)
 
     def _new_leg(self, account: Account, pj_call_id: int, call_id: str) -> Leg:
         events = self._playout_events
@@ -395,7 +399,7 @@ class UserAgent(Agent[Leg]):
         that number by then.
         """
         for leg in self._over:
-            self._forget(leg)
+            self._forget(leg.call_id)
         self._over.clear()
         return self._capacity.tick()
 
@@ -408,10 +412,8 @@ class UserAgent(Agent[Leg]):
         if leg.call_id in self._legs:
             self._over.append(leg)
 
-    def _forget(self, leg: Leg) -> None:
-        del self._legs[leg.call_id]
-        self._heard.discard(leg.call_id)
-        self._unanswered.discard(leg.call_id)
+    def _forget(self, call_id: str) -> None:
+        super()._forget(call_id)
         self._capacity.note_closing()
 
     def _report_lateness(self, now_ns: int) -> None:

@@ -54,10 +54,10 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         self._rtp = services.settings.rtp
         self._server = iter((services.settings.sip.user_agent,))  # for the first response: PJSIP keeps it in later ones
         codecs = services.settings.codecs_of(account.trunk)
-        self.media: LegMedia = LegMedia(services, self, call_id, buffer, codecs=codecs)
-        self.dtmf = LegDtmf(services, self, call_id)
-        self.refer = LegRefer(services, self, call_id)
-        self.referral = LegReferral(services, self, call_id)
+        self.media: LegMedia = LegMedia(services, self, buffer, codecs=codecs)
+        self.dtmf = LegDtmf(services, self)
+        self.refer = LegRefer(services, self)
+        self.referral = LegReferral(services, self)
         self.is_incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
         self._hold: HoldRequest | None = None
@@ -204,7 +204,7 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         if self.is_over:
             return
         self.dtmf.tick(now_ns)
-        self.refer.tick(now_ns)
+        self.refer.tick()
         self.referral.tick(now_ns)
         is_unacked = self.is_incoming and self._machine.state is LegState.ANSWERED
         is_late = now_ns - self._answered_ns >= self._rtp.unacked_ms * NS_PER_MS

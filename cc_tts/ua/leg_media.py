@@ -24,7 +24,7 @@ from cc_tts.ua.process.call_media import CallMedia, PauseReason
 from cc_tts.ua.quality.extended_reports import ExtendedReports
 from cc_tts.ua.quality.level_meter import LevelMeter, amplitude_of
 from cc_tts.ua.recording.tap import RecordingTap
-from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts, CapturePort, PassedFrame
+from cc_tts.ua.rtp.audio_port import AudioPort, CapturePort, PassedFrame, PortPool
 from cc_tts.ua.rtp.figures import CallFigures
 from cc_tts.ua.rtp.intake import Intake
 from cc_tts.ua.rtp.keys import DtmfKey
@@ -42,7 +42,8 @@ class LegServices:
     settings: messages.UaSettings
     clock: Clock
     library: CLibrary
-    ports: AudioPorts
+    ports: PortPool[AudioPort]
+    captures: PortPool[CapturePort]
     send: Callable[[Message], None]
     intake: Intake
     follows_rtp: bool
@@ -58,10 +59,8 @@ class LegServices:
 class LegMedia(CallMedia):
     """The RTP of a leg, in both directions, and its reports."""
 
-    def __init__(
-        self, services: LegServices, call: Any, call_id: str, buffer: PlayoutBuffer, *, codecs: Sequence[str]
-    ) -> None:
-        super().__init__(call_id)
+    def __init__(self, services: LegServices, call: Any, buffer: PlayoutBuffer, *, codecs: Sequence[str]) -> None:
+        super().__init__(call.call_id)
         self._services = services
         self._codecs = codecs
         """The codecs of the trunk in their order; empty for all of ours."""
@@ -82,7 +81,8 @@ class LegMedia(CallMedia):
         self._meter = LevelMeter()
         self._stream_index = 0
         self._rtcp_addresses: tuple[str, str] | None = None
-        self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
+        self.stream = 0
+        """The address of PJMEDIA's stream; 0 while there is none."""
         self.latest_stream = 0
         """The address of PJMEDIA's stream, or of the last one; 0 before the first."""
         self._port: AudioPort | None = None
@@ -91,17 +91,12 @@ class LegMedia(CallMedia):
         self._capture: CapturePort | None = None
         self._may_be_heard = False
         self._utterance_id, self._underruns = "", 0
-        self._figures = CallFigures(call_id)
-        self._source_watch = RtpSourceWatch(call_id, follows_rtp=services.follows_rtp)
+        self._figures = CallFigures(call.call_id)
+        self._source_watch = RtpSourceWatch(call.call_id, follows_rtp=services.follows_rtp)
         self._is_report_sent = False
         self._expects_rtp = True
         self._received = (-1, 0)  # packets of RTP and of RTCP
         self._last_packet_ns = 0
-
-    @property
-    def stream(self) -> int:
-        """The address of PJMEDIA's stream; 0 while there is none."""
-        return self._stream
 
     @property
     def rtcp_addresses(self) -> tuple[str, str] | None:
@@ -128,7 +123,7 @@ class LegMedia(CallMedia):
 
     def open_stream(self, index: int, stream: int) -> None:
         self._stream_index, self._rtcp_addresses = index, None
-        self._stream = self.latest_stream = stream
+        self.stream = self.latest_stream = stream
         self._services.intake.open(stream)
         if self.is_muted:
             self._services.library.pause_stream(stream, paused=True)
@@ -140,8 +135,8 @@ class LegMedia(CallMedia):
         """Read the figures of the stream, which is about to be destroyed."""
         self.quality()
         self._figures.stream_ended()
-        self._services.intake.close(self._stream)
-        self._stream = 0
+        self._services.intake.close(self.stream)
+        self.stream = 0
 
     def negotiated(self, held_by: messages.HeldBy, *, expects_rtp: bool) -> str:
         """SDP was negotiated, for the first time or again. Returns why the call must end, empty if it need not."""
@@ -158,15 +153,16 @@ class LegMedia(CallMedia):
     def _connect(self, *, must: bool) -> str:
         """Connect the playout buffer to the conference bridge again, since a re-INVITE may have made a new stream."""
         is_encrypted = self._rtp.srtp != "off" and pj_info.is_encrypted(self._call)
-        if self._rtp.srtp == "required" and self._stream and not is_encrypted:
+        if self._rtp.srtp == "required" and self.stream and not is_encrypted:
             return "SRTP required"  # a re-INVITE of ours may have been answered with an empty key
         if self._port is None:
-            self._port = self._services.ports.lend(self.buffer)
+            self._port = self._services.ports.lend()
+            self._port.lend(self.buffer)
             self._port.record(self._tap, hears=self._capture is None)
             self._pass_on()
             self._listen()
         self.is_clocked = False  # a=inactive leaves no stream: nothing asks for frames, see keep_time()
-        if not (self._stream or must):
+        if not (self.stream or must):
             return ""
         self._port.startTransmit(self._call.getAudioMedia(-1))
         self.is_clocked = True
@@ -179,7 +175,7 @@ class LegMedia(CallMedia):
     def _report_active(self, *, srtp: bool) -> None:
         info = self._call.getStreamInfo(self._stream_index)
         decoded = Decoded(info.codecName, int(info.rxPt), int(info.txPt), self.event_type)
-        self._services.intake.decode(self._stream, decoded)
+        self._services.intake.decode(self.stream, decoded)
         active = messages.MediaActive(
             call_id=self._call_id,
             codec=info.codecName,
@@ -193,7 +189,7 @@ class LegMedia(CallMedia):
             self._services.send(active)
 
     def _dtmf_method(self) -> messages.DtmfMethod | None:
-        if self._services.library.takes_events(self._stream):
+        if self._services.library.takes_events(self.stream):
             return "rfc4733"
         allows = self._call.remoteHasCap(pj.PJSIP_H_ALLOW, "", "INFO")  # the far side's last Allow (RFC 3261 §20.5)
         return "sip_info" if allows == pj.PJSIP_DIALOG_CAP_SUPPORTED else None
@@ -212,6 +208,7 @@ class LegMedia(CallMedia):
         """Return the port on the bridge, since the call is over or is placed again."""
         self.is_clocked = False
         if self._port is not None:
+            self._port.take_back()
             self._services.ports.take_back(self._port)
             self._port = None
 
@@ -257,8 +254,8 @@ class LegMedia(CallMedia):
 
     def set_muted(self, *, muted: bool) -> None:
         self.set_paused("unacked", paused=muted)
-        if self._stream:
-            self._services.library.pause_stream(self._stream, paused=muted)
+        if self.stream:
+            self._services.library.pause_stream(self.stream, paused=muted)
 
     def note_playout(self, event: playout_events.PlayoutEvent) -> None:
         match event:
@@ -291,12 +288,17 @@ class LegMedia(CallMedia):
 
     def record(self, tap: RecordingTap | None) -> None:
         before, self._tap = self._receivers, tap
-        capture, self._capture = self._capture, None if tap is None else self._services.ports.lend_capture(tap)
+        capture, self._capture = self._capture, None
+        if tap is not None:
+            with contextlib.suppress(pj.Error):  # without room for another port the leg's own one hears the caller
+                self._capture = self._services.captures.lend()
+                self._capture.tap = tap
         if self._port is not None:
             self._port.record(tap, hears=self._capture is None)
             self._reconnect(before)
         if capture is not None:
-            self._services.ports.take_back_capture(capture)
+            capture.tap = None
+            self._services.captures.take_back(capture)
 
     def bridge(self, heard: PassedFrame | None, said: PassedFrame | None) -> None:
         """Exchange audio with another leg from the next frame on; ``None`` ends it."""
@@ -323,8 +325,8 @@ class LegMedia(CallMedia):
             return
         with contextlib.suppress(pj.Error):  # the call is over and has no media any more
             media = self._call.getAudioMedia(-1)
-            if not before and self._stream:
-                self._services.library.drop_received(self._stream)
+            if not before and self.stream:
+                self._services.library.drop_received(self.stream)
             for port in set(before) - set(now):
                 media.stopTransmit(port)
             for port in set(now) - set(before):
@@ -358,7 +360,7 @@ class LegMedia(CallMedia):
     def quality(self) -> Quality:
         if self._port is not None:
             self._figures.late_frames = self._port.late_frames
-        if self._stream:
+        if self.stream:
             self._figures.poll(self._call, self._stream_index)
         return self._figures.quality(underruns=self._underruns, remote=self.reports.told)
 
@@ -374,11 +376,11 @@ class LegMedia(CallMedia):
         quality = self.quality()
         levels = self._meter.take()
         self._services.send(messages.QualityReport(call_id=self._call_id, quality=quality, levels=levels))
-        if self._stream:
-            self.reports.note(self._stream, quality, jitter_buffer_ms=self.waited_ms)
+        if self.stream:
+            self.reports.note(self.stream, quality, jitter_buffer_ms=self.waited_ms)
             if is_established and quality.packets_sent:
                 self._send_first_report()
-            num_discarded = self._figures.num_discarded + self._services.intake.num_unknown(self._stream)
+            num_discarded = self._figures.num_discarded + self._services.intake.num_unknown(self.stream)
             self._source_watch.poll(self._call, self._stream_index, num_discarded=num_discarded)
         return self._is_inactive(quality, is_established=is_established)
 
@@ -388,11 +390,11 @@ class LegMedia(CallMedia):
         """
         if not self._is_report_sent:
             self._is_report_sent = True
-            self._services.library.send_report(self._stream)
+            self._services.library.send_report(self.stream)
 
     def _is_inactive(self, quality: Quality, *, is_established: bool) -> bool:
         now_ns = self._services.clock.now_ns()
-        received = (quality.packets_received, self._services.intake.num_rtcp(self._stream))
+        received = (quality.packets_received, self._services.intake.num_rtcp(self.stream))
         is_exempt = not (is_established and self.held_by == "none" and self._expects_rtp)
         if received != self._received or is_exempt:
             self._received, self._last_packet_ns = received, now_ns

@@ -150,7 +150,7 @@ class AnyDialogs(Dialogs):
 
     def on_refer(self, _sip_call_id: str, _remote_tag: str, message: str) -> tuple[int, tuple[tuple[str, str], ...]]:
         try:
-            refer_request(message, 1)
+            refer_request(message, "call_1")
         except ValueError:
             return 400, ()
         return 202, ()

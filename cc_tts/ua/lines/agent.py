@@ -157,8 +157,3 @@ class LineAgent(Agent[Line]):
     def _on_over(self, line: Line) -> None:
         self._recordings.stop(line.call_id, "call_ended")
         self._over.append(line.call_id)
-
-    def _forget(self, call_id: str) -> None:
-        self._calls.pop(call_id, None)
-        self._heard.discard(call_id)
-        self._unanswered.discard(call_id)

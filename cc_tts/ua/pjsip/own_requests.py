@@ -1,11 +1,16 @@
 """The requests that we send in a dialog. Runs on: the SIP thread."""
 
-from typing import Any
+from typing import Any, Final
 
 import pjsua2 as pj
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.ua.guard.c_library import CLibrary
+
+ANSWER_TIMEOUT_NS: Final = 30 * NS_PER_S
+"""A REFER or NOTIFY may be without final response for this long. After 32 s (RFC 3261 §17.1.2.2: 64·T1) PJSIP would end the
+call.
+"""
 
 
 class OwnRequests:
@@ -27,9 +32,10 @@ class OwnRequests:
             return False
         return self._since_ns.pop(transaction, None) is not None
 
-    def end(self, *, before_ns: int | None = None) -> bool:
-        """End those that were sent before this time, or all; return whether there were any."""
-        late = [each for each, since_ns in self._since_ns.items() if before_ns is None or since_ns <= before_ns]
+    def end(self, *, timeout_ns: int = 0) -> bool:
+        """End those that have waited for this long, or all; return whether there were any."""
+        before_ns = self._clock.now_ns() - timeout_ns
+        late = [each for each, since_ns in self._since_ns.items() if since_ns <= before_ns]
         for each in late:
             del self._since_ns[each]
             self._library.end_transaction(each, pj.PJSIP_SC_REQUEST_TERMINATED)

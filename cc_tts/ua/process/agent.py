@@ -152,6 +152,12 @@ class Agent(ABC, Generic[C]):
         call = self._calls.get(call_id)
         return None if call is None else call.snapshot()
 
+    def _forget(self, call_id: str) -> None:
+        """Remove a call that is over."""
+        self._calls.pop(call_id, None)
+        self._heard.discard(call_id)
+        self._unanswered.discard(call_id)
+
     def _live_calls(self) -> list[C]:
         return [call for call in self._calls.values() if not call.is_over]
 

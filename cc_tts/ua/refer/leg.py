@@ -5,28 +5,24 @@ which may be another one's when a late NOTIFY comes. The filter answers NOTIFY a
 """
 
 import weakref
-from typing import Any, Final
+from typing import Any
 
 import pjsua2 as pj
 
-from cc_tts.clock import NS_PER_S
 from cc_tts.ua import messages
 from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
-from cc_tts.ua.pjsip.own_requests import OwnRequests
+from cc_tts.ua.pjsip.own_requests import ANSWER_TIMEOUT_NS, OwnRequests
 from cc_tts.ua.refer import message as refer
 from cc_tts.ua.sip import message as sip_message
-
-ANSWER_TIMEOUT_NS: Final = 30 * NS_PER_S
-"""A REFER may be without final response for this long. After 32 s (RFC 3261 §17.1.2.2: 64·T1) PJSIP would end the call."""
 
 
 class LegRefer:
     """The REFER of one leg, if there was one; the last one counts."""
 
-    def __init__(self, services: LegServices, call: Any, call_id: str) -> None:
+    def __init__(self, services: LegServices, call: Any) -> None:
         self._call: Any = weakref.proxy(call)  # see LegMedia
-        self._call_id = call_id
+        self._call_id: str = call.call_id
         self._send = services.send
         self._cseq: int | None = None  # of the REFER whose notifications are followed
         self._pending = OwnRequests(services.library, services.clock)
@@ -64,8 +60,8 @@ class LegRefer:
             self._tell("notify", notification.sip_code, is_last=notification.is_last)
         return True
 
-    def tick(self, now_ns: int) -> None:
-        if self._pending.end(before_ns=now_ns - ANSWER_TIMEOUT_NS):
+    def tick(self) -> None:
+        if self._pending.end(timeout_ns=ANSWER_TIMEOUT_NS):
             self._tell("answer", pj.PJSIP_SC_REQUEST_TIMEOUT, is_last=True)
 
     def end(self) -> None:

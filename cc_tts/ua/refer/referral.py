@@ -4,7 +4,6 @@ it and places the call. Runs on: the SIP thread.
 PJSIP sees no REFER: the filter in front of it answers, with what is said here.
 """
 
-import secrets
 import weakref
 from typing import Any, Final
 
@@ -16,17 +15,15 @@ from cc_tts.config.sip_uri import AllowedTargets
 from cc_tts.ua import messages
 from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import pj_info
-from cc_tts.ua.pjsip.own_requests import OwnRequests
+from cc_tts.ua.pjsip.own_requests import ANSWER_TIMEOUT_NS, OwnRequests
 from cc_tts.ua.pjsip.sip_thread import pj_detail
 from cc_tts.ua.refer import message as refer
-from cc_tts.ua.refer.request import ReferRequest, refer_request
+from cc_tts.ua.refer.request import refer_request
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.bye import quoted
 
 SUBSCRIPTION_S: Final = 300
 """A REFER without an outcome is given up after this time; a call rings for less (unmeasured)."""
-ANSWER_TIMEOUT_NS: Final = 30 * NS_PER_S
-"""A NOTIFY may be without response for this long. After 32 s (RFC 3261 §17.1.2.2: 64·T1) PJSIP would end the call."""
 _OK: Final = 200
 _PHRASES: Final = {
     100: "Trying", 180: "Ringing", 181: "Call Is Being Forwarded", 182: "Queued", 183: "Session Progress", 200: "OK",
@@ -47,17 +44,17 @@ class LegReferral:
     otherwise make us call anybody.
     """
 
-    def __init__(self, services: LegServices, call: Any, call_id: str) -> None:
+    def __init__(self, services: LegServices, call: Any) -> None:
         self._call: Any = weakref.proxy(call)  # see LegMedia
-        self._call_id = call_id
+        self._call_id: str = call.call_id
         self._clock = services.clock
         self._send = services.send
         self._targets: AllowedTargets | None = None
         self._has_server = True
         self._cseq = -1
         self._answer: Answer = (pj.PJSIP_SC_DECLINE, ())
-        self._request: ReferRequest | None = None  # the one without outcome so far
-        self._refer_id = ""
+        self._request: messages.ReferRequested | None = None  # the one without outcome so far
+        self._request_cseq = -1
         self._num_taken = 0
         self._is_begun = self._is_decided = False
         self._last_told = 0
@@ -83,7 +80,7 @@ class LegReferral:
             tags = sip_message.option_tags(unknown)
             return pj.PJSIP_SC_BAD_EXTENSION, (("Unsupported", tags),) if tags else ()
         try:
-            request = refer_request(message, cseq)
+            request = refer_request(message, self._call_id)
         except ValueError as error:
             return pj.PJSIP_SC_BAD_REQUEST, _warning(str(error))
         if self._request is not None:
@@ -92,7 +89,8 @@ class LegReferral:
             return pj.PJSIP_SC_FORBIDDEN, _warning("no pattern of transfer.allowed takes this target")
         if not self._has_server:
             return pj.PJSIP_SC_SERVICE_UNAVAILABLE, ()
-        self._request, self._is_begun, self._is_decided, self._last_told = request, False, False, 0
+        self._request, self._request_cseq = request, cseq
+        self._is_begun, self._is_decided, self._last_told = False, False, 0
         return pj.PJSIP_SC_ACCEPTED, ()
 
     def begin(self) -> None:
@@ -101,22 +99,13 @@ class LegReferral:
             return
         self._num_taken += 1
         self._is_begun, self._begun_ns = True, self._clock.now_ns()
-        self._refer_id = f"refer_{secrets.token_hex(8)}"
         request = self._request
         self._notify(pj.PJSIP_SC_TRYING)
-        self._send(
-            messages.ReferRequested(
-                call_id=self._call_id,
-                refer_id=self._refer_id,
-                to=request.to,
-                headers=request.headers,
-                referred_by=request.referred_by,
-            )
-        )
+        self._send(request)
 
     def tell(self, told: messages.TellReferrer) -> None:
         """Report the progress of the REFER to the far side; 100: the server has decided to place the call."""
-        if self._request is None or told.refer_id != self._refer_id:
+        if self._request is None or told.refer_id != self._request.refer_id:
             return
         self._is_decided = True
         if told.sip_code != self._last_told:
@@ -143,7 +132,7 @@ class LegReferral:
 
     def tick(self, now_ns: int) -> None:
         """Give up NOTIFYs without a response, and a REFER without an outcome."""
-        self._notifies.end(before_ns=now_ns - ANSWER_TIMEOUT_NS)
+        self._notifies.end(timeout_ns=ANSWER_TIMEOUT_NS)
         if self._request is not None and self._is_begun and now_ns - self._begun_ns >= SUBSCRIPTION_S * NS_PER_S:
             self._notify(pj.PJSIP_SC_REQUEST_TIMEOUT)
 
@@ -160,7 +149,7 @@ class LegReferral:
         param.method = "NOTIFY"
         headers = {
             # the first REFER of a dialog needs no id, and there are peers that want none (RFC 3515 §2.4.6)
-            "Event": refer.EVENT if self._num_taken == 1 else f"{refer.EVENT};id={self._request.cseq}",
+            "Event": refer.EVENT if self._num_taken == 1 else f"{refer.EVENT};id={self._request_cseq}",
             "Subscription-State": "terminated;reason=noresource" if is_last else f"active;expires={max(1, left_s)}",
         }
         pj_info.add_headers(param, headers)

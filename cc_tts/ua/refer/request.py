@@ -1,11 +1,12 @@
 """A REFER of the far side (RFC 3515), as text: the target, and the headers of the new call. No pjsua2 here."""
 
 import re
-from dataclasses import dataclass
+import secrets
 from typing import Final
 from urllib.parse import unquote
 
 from cc_tts.config.sip_uri import uri_fault
+from cc_tts.ua.messages import ReferRequested
 from cc_tts.ua.sip import message as sip_message
 
 MAX_HEADERS: Final = 20  # unmeasured
@@ -21,20 +22,9 @@ _REPLACES: Final = re.compile(
 """A dialog as RFC 3891 §3 names it; further parameters say nothing that is used."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReferRequest:
-    """``headers`` are allowed for the new call: ``X-*``, ``User-to-User`` and ``Replaces``. ``referred_by`` is the
-    referrer's URI, empty if it cannot be read.
-    """
-
-    to: str
-    headers: dict[str, str]
-    referred_by: str
-    cseq: int
-
-
-def refer_request(message: str, cseq: int) -> ReferRequest:
-    """Read a REFER. Other headers in Refer-To are dropped (RFC 3261 §19.1.5).
+def refer_request(message: str, call_id: str) -> ReferRequested:
+    """Read a REFER of a call. The new call gets the headers ``X-*``, ``User-to-User`` and ``Replaces`` of Refer-To; others
+    are dropped (RFC 3261 §19.1.5). A referrer whose URI cannot be read is empty.
 
     Raises:
         ValueError: it does not name one SIP URI for a call; the text says why, for people.
@@ -46,7 +36,8 @@ def refer_request(message: str, cseq: int) -> ReferRequest:
     uri = _INVITE.sub("", uri)
     if fault := uri_fault(uri):
         raise ValueError(f"Refer-To: {fault}")
-    return ReferRequest(uri, _headers_of(asked), _referred_by(message), cseq)
+    refer_id = f"refer_{secrets.token_hex(8)}"
+    return ReferRequested(call_id, refer_id, uri, _headers_of(asked), _referred_by(message))
 
 
 def _headers_of(asked: str) -> dict[str, str]:

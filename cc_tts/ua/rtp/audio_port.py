@@ -7,7 +7,8 @@ destroyed while the library runs. They are made as they are needed, since the br
 import ctypes
 import threading
 from collections import deque
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
 
 import pjsua2 as pj
 
@@ -25,6 +26,8 @@ MIN_FREE_PORTS: Final = 8
 
 PassedFrame = deque[bytes]
 """The last frame that one leg received, at most one, until the other leg of its bridge sends it."""
+
+P = TypeVar("P", bound="ReceivingPort")
 
 _clock_thread = threading.local()
 
@@ -183,57 +186,28 @@ class AudioPort(ReceivingPort):
             received.add(self._clock.now_ns(), data)
 
 
-class AudioPorts:
-    """The ports that are lent to legs and returned. Runs on: the SIP thread."""
+class PortPool(Generic[P]):
+    """Ports that are lent and taken back; ``make`` makes one, with this number. Runs on: the SIP thread."""
 
-    def __init__(self, max_ports: int, audio_format: AudioFormat, clock: Clock, lateness: TickLateness) -> None:
-        self._format = audio_format
-        self._clock = clock
-        self._lateness = lateness
+    def __init__(self, make: Callable[[int], P], *, max_ports: int) -> None:
+        self._make = make
         self._max_ports = max_ports
-        self._all: list[AudioPort] = []
-        self._free: deque[AudioPort] = deque()
-        self._captures: list[CapturePort] = []
-        self._free_captures: deque[CapturePort] = deque()
-        while len(self._all) < min(max_ports, MIN_FREE_PORTS):
-            self._make()
+        self._all: list[P] = []
+        self._free: deque[P] = deque()
 
-    def _make(self) -> None:
-        port = AudioPort(len(self._all), self._format, self._clock, self._lateness)
-        self._all.append(port)
-        self._free.append(port)
-
-    def lend(self, buffer: PlayoutBuffer) -> AudioPort:
-        """Lend a port to a leg.
+    def lend(self) -> P:
+        """Lend a port.
 
         Raises:
             IndexError: all are lent.
+            pjsua2.Error: the bridge has no room for another.
         """
-        if len(self._free) <= MIN_FREE_PORTS and len(self._all) < self._max_ports:
-            self._make()
-        port = self._free.popleft()
-        port.lend(buffer)
+        if len(self._free) > MIN_FREE_PORTS or len(self._all) == self._max_ports:
+            return self._free.popleft()
+        port = self._make(len(self._all))
+        self._all.append(port)
         return port
 
-    def take_back(self, port: AudioPort) -> None:
+    def take_back(self, port: P) -> None:
         """Take a port back. It is lent again last."""
-        port.take_back()
         self._free.append(port)
-
-    def lend_capture(self, tap: RecordingTap) -> CapturePort | None:
-        """Lend a port for received audio; ``None`` if the bridge has no room for another."""
-        if len(self._free_captures) <= MIN_FREE_PORTS and len(self._captures) < self._max_ports:
-            try:
-                port = CapturePort(len(self._captures), self._format)
-            except pj.Error:
-                return None
-            self._captures.append(port)
-        else:
-            port = self._free_captures.popleft()
-        port.tap = tap
-        return port
-
-    def take_back_capture(self, port: CapturePort) -> None:
-        """Take a port back. It is lent again last."""
-        port.tap = None
-        self._free_captures.append(port)

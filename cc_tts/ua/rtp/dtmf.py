@@ -21,9 +21,9 @@ _DIGITS: Final = frozenset("0123456789*#ABCDR")
 class LegDtmf:
     """The keys that the far side of one leg presses, and the keys that are sent to it."""
 
-    def __init__(self, services: LegServices, call: Any, call_id: str) -> None:
+    def __init__(self, services: LegServices, call: Any) -> None:
         self._call: Any = weakref.proxy(call)  # see LegMedia
-        self._call_id = call_id
+        self._call_id: str = call.call_id
         self._clock = services.clock
         self._send = services.send
         self._on_key = services.on_key

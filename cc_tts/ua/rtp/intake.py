@@ -150,13 +150,10 @@ class Intake:
     def num_rtcp(self, stream: int) -> int:
         return self._num_rtcp.get(stream, 0)
 
-    def report(self, stream: int, reporter: Callable[[], VoipMetrics] | None) -> None:
-        """Add an extended report of what ``reporter`` says to each RTCP packet of the stream; ``None``: add none."""
-        if reporter is None:
-            self._reporters.pop(stream, None)
-        else:
-            self._reporters[stream] = reporter
-            self.watch_sent()
+    def report(self, stream: int, reporter: Callable[[], VoipMetrics]) -> None:
+        """Add an extended report of what ``reporter`` says to each RTCP packet of the stream."""
+        self._reporters[stream] = reporter
+        self.watch_sent()
 
     def told(self, stream: int) -> VoipMetrics | None:
         """Return how the far side said last that it hears us."""

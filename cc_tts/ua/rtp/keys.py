@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cc_tts.clock import NS_PER_MS, NS_PER_S
+from cc_tts.ua.messages import DtmfMethod
 
 LOST_AFTER_NS: Final = 200 * NS_PER_MS
 """Senders repeat an event every 50 ms or more often (RFC 4733 §2.5.1.2)."""
@@ -30,8 +31,6 @@ _REMEMBERED: Final = 3
 """The number of released keys whose packets may still come: ends are repeated, also during the next key (RFC
 4733 §2.5.1.4).
 """
-
-DtmfMethod = Literal["rfc4733", "sip_info"]
 
 
 @dataclass(slots=True)

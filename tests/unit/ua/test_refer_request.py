@@ -30,13 +30,13 @@ def refer(*lines: str) -> str:
     ],
 )
 def test_whom_to_call_and_with_which_headers(line: str, to: str, headers: dict[str, str]) -> None:
-    request = refer_request(refer(line), 9)
-    assert (request.to, request.headers, request.cseq) == (to, headers, 9)
+    request = refer_request(refer(line), "call_1")
+    assert (request.to, request.headers, request.call_id) == (to, headers, "call_1")
 
 
 def test_headers_are_bounded() -> None:
     many = "&".join(f"X-{number}=1" for number in range(99))
-    assert len(refer_request(refer(f"Refer-To: <sip:1@pbx?{many}>"), 9).headers) == MAX_HEADERS
+    assert len(refer_request(refer(f"Refer-To: <sip:1@pbx?{many}>"), "call_1").headers) == MAX_HEADERS
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_headers_are_bounded() -> None:
 )
 def test_what_names_nobody(lines: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"Refer-To|Replaces"):
-        refer_request(refer(*lines), 9)
+        refer_request(refer(*lines), "call_1")
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_what_names_nobody(lines: tuple[str, ...]) -> None:
     ],
 )
 def test_who_refers(line: str, uri: str) -> None:
-    assert refer_request(refer("Refer-To: <sip:1@pbx>", line), 9).referred_by == uri
+    assert refer_request(refer("Refer-To: <sip:1@pbx>", line), "call_1").referred_by == uri

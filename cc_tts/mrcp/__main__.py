@@ -79,12 +79,13 @@ class MrcpServer:
         return {name: str(port) for name, port in named.items() if port}
 
     def take(self, message: Message, payload: bytes) -> None:
-        if isinstance(message, Accept):
-            self.calls.is_accepting = message.accepting
-        elif isinstance(message, Renew):
-            self._renew(message)
-        elif isinstance(message, AboutOne):
-            self.calls.take(message, payload)
+        match message:
+            case AboutOne():
+                self.calls.take(message, payload)
+            case Accept(accepting=accepting):
+                self.calls.is_accepting = accepting
+            case Renew():
+                self._renew(message)
 
     def _renew(self, renewed: Renew) -> None:
         """Apply the settings that were read again; open connections stay open. The server has checked the certificate."""

@@ -20,7 +20,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded
 from cc_tts.mrcp.control.connections import Control
-from cc_tts.mrcp.control.synthesizer import Synthesizer
+from cc_tts.mrcp.control.synthesizer import RESOURCE, Synthesizer
 from cc_tts.mrcp.messages import AboutOne, MrcpSettings, Sessions, SpeechProgress
 from cc_tts.mrcp.rtp.codecs import Codec
 from cc_tts.mrcp.rtp.line import RtpLine, RtpTarget
@@ -47,7 +47,7 @@ class MrcpCall:
     def __init__(self, calls: "MrcpCalls", dialog: Dialog) -> None:
         self.id = f"mrcp_{secrets.token_hex(8)}"
         self._calls = calls
-        self._dialog = dialog
+        self.dialog = dialog
         self._sdp_id = secrets.randbits(31)
         self._version = 0
         self.line = RtpLine(
@@ -59,10 +59,9 @@ class MrcpCall:
             on_played=self._played,
             on_begun=calls.pacer.wake,
         )
-        calls.lines[self.line] = None
-        self.channel_id = calls.control.new_channel_id()
-        """The id of its synthesiser, also of one that is added again after its removal: it begins with the id of the session
-        (RFC 6787 §6.2.1), and clients use that of the first channel for the whole session.
+        self.channel_id = f"{secrets.token_hex(16)}@{RESOURCE}"
+        """The unguessable id of its synthesiser, also of one that is added again after its removal: it begins with the id of
+        the session (RFC 6787 §6.2.1), and clients use that of the first channel for the whole session.
         """
         self.synthesizer: Synthesizer | None = None
         self.unconnected_since_s = asyncio.get_running_loop().time()
@@ -89,7 +88,7 @@ class MrcpCall:
 
     @property
     def _address(self) -> str:
-        return self._calls.settings.sip.public_address or self._dialog.flow.local_host
+        return self._calls.settings.sip.public_address or self.dialog.flow.local_host
 
     def _accepted(
         self,
@@ -98,7 +97,11 @@ class MrcpCall:
         audio: OfferedMedia | None,
         codec: Codec | None,
     ) -> tuple[AcceptedMedia, ...]:
-        self._set_audio(audio, codec)
+        if audio is None or codec is None:
+            self.line.target = None
+        else:
+            address = audio.address or self.dialog.flow.peer[0]
+            self.line.target = RtpTarget(address, audio.port, codec, is_active=audio.is_heard)
         if wanted is None:
             self._close_channel("released")
         elif self.synthesizer is None:
@@ -116,20 +119,10 @@ class MrcpCall:
                 found.append(AcceptedMedia(channel=self.channel_id))
         return tuple(found)
 
-    def _set_audio(self, audio: OfferedMedia | None, codec: Codec | None) -> None:
-        if audio is not None and codec is not None:
-            address = audio.address or self._dialog.flow.peer[0]
-            self.line.set_target(RtpTarget(address, audio.port, codec, is_active=audio.is_heard))
-        else:
-            self.line.drop_target()
-
     def end(self, reason: str) -> None:
         self._close_channel(reason)
         self.line.close()
         self._calls.over(self, reason)
-
-    def hang_up(self, reason: str) -> None:
-        self._dialog.hang_up(reason)
 
     def _close_channel(self, reason: str) -> None:
         if self.synthesizer is not None:
@@ -171,8 +164,7 @@ class MrcpCalls:
         self.tell = tell
         self._ports = deque(settings.mrcp.rtp_ports)
         self._sessions: dict[str, MrcpCall] = {}
-        self.lines: dict[RtpLine, None] = {}
-        self.pacer = Pacer(self.lines, clock)
+        self.pacer = Pacer(lambda: [call.line for call in self._sessions.values()], clock)
         self.numbers = itertools.count(1)
         self.by_number: dict[int, Synthesizer] = {}
         """The synthesisers by the numbers of their speeches and lexicons."""
@@ -195,7 +187,6 @@ class MrcpCalls:
         try:
             answer = call.modify(offer)
         except SipRefusal:
-            del self.lines[call.line]
             call.line.close()
             raise
         dialog.modify, dialog.ended = call.modify, call.end
@@ -230,7 +221,6 @@ class MrcpCalls:
         return sdp.capabilities(address=address, has_tls=bool(ports[True]), has_plain=bool(ports[False]))
 
     def over(self, call: MrcpCall, reason: str) -> None:
-        self.lines.pop(call.line, None)
         self._sessions.pop(call.id, None)
         log.info("mrcp_session_over", mrcp_call_id=call.id, reason=reason, rtp_packets=call.line.num_packets)
         self.tell(Sessions(len(self._sessions), call.id), b"")
@@ -248,4 +238,4 @@ class MrcpCalls:
             if call.synthesizer is not None and self.control.is_connected(call.synthesizer.channel_id):
                 call.unconnected_since_s = now_s
             elif now_s - call.unconnected_since_s > self.config.idle_timeout_s:
-                call.hang_up("not_connected")
+                call.dialog.hang_up("not_connected")

@@ -6,7 +6,6 @@ connects again, and its next request brings the events to the new connection. Ru
 
 import asyncio
 import re
-import secrets
 import socket
 import ssl
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from cc_tts.mrcp.control.message import (
     StatusCode,
     response,
 )
-from cc_tts.mrcp.control.synthesizer import RESOURCE
 from cc_tts.mrcp.tcp import MayConnect, TcpConnection, TcpListener
 
 MAX_UNREAD_BYTES: Final = 1 << 20
@@ -86,10 +84,6 @@ class Control(TcpListener):
     async def listen(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
         """Listen; returns the port. Raises ``ProcessFailed``."""
         return await self._listen(lambda: ControlConnection(self), host, port, tls=tls)
-
-    def new_channel_id(self) -> str:
-        """Return an unguessable id, since anyone who knows it controls the channel."""
-        return f"{secrets.token_hex(16)}@{RESOURCE}"
 
     def add(self, channel_id: str, handle: Callable[[Request], None]) -> None:
         self._channels[channel_id] = handle

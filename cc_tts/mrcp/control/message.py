@@ -169,17 +169,12 @@ def _read(start: str, rest: bytes, *, is_version_2: bool) -> Request | RefusedMe
     if not separator and rest.startswith(b"\r\n"):
         head, body = b"", rest[2:]
     lines = _lines(head)
-    headers = _fields(lines[: MAX_HEADERS + 1])
-    if not _are_sound(lines, headers):
-        return RefusedMessage(StatusCode.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
-    length = _first(headers, "content-length")
-    if length and not (length.isascii() and length.isdigit() and int(length[:10]) == len(body)):
-        return RefusedMessage(StatusCode.ILLEGAL_VALUE, request_id, _first(headers, "channel-identifier"))
-    return Request(match[1].upper(), request_id, headers, body)
-
-
-def _first(headers: Sequence[Header], name: str) -> str:
-    return next((value for each, value in headers if each.lower() == name), "")
+    request = Request(match[1].upper(), request_id, _fields(lines[: MAX_HEADERS + 1]), body)
+    length = request.header("Content-Length")
+    is_whole = not length or (length.isascii() and length.isdigit() and int(length[:10]) == len(body))
+    if not (_are_sound(lines, request.headers) and is_whole):
+        return RefusedMessage(StatusCode.ILLEGAL_VALUE, request_id, request.channel_id)
+    return request
 
 
 def _lines(head: bytes) -> list[str]:

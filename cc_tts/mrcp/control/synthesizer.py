@@ -314,23 +314,19 @@ class Synthesizer:
     # --- what the server and the line tell ---------------------------------------------------------------------------------
 
     def take(self, message: AboutOne, payload: bytes = b"") -> None:
-        """Handle a message of the server about a speech or a lexicon."""
+        """Handle a message of the server about a speech or a lexicon. Audio is dropped if the line plays another speech."""
         match message:
             case Taken(number=number) if number in self._defining:
                 self._lexicon_taken(message)
+                return
             case Taken():
                 self._taken(message)
+                return
             case SpeechJumped():
                 self._jumped(message)
-            case _ if self.takes_audio(message.number):
-                self._play(message, payload)
-
-    def takes_audio(self, number: int) -> bool:
-        """Return whether the line now plays the audio of this speech."""
-        speak = self._queue[0] if self._queue else None
-        return speak is not None and speak.speech_id == number and speak.control is None
-
-    def _play(self, message: AboutOne, payload: bytes) -> None:
+                return
+            case _ if not self.takes_audio(message.number):
+                return
         speak = self._queue[0]
         match message:
             case SpeechAudio():
@@ -347,6 +343,11 @@ class Synthesizer:
             case SpeechOver(code=code, detail=detail):  # its audio broke off
                 self._line.cut()
                 self._complete(speak, _cause(_CAUSES.get(code, _ERROR), detail), code)
+
+    def takes_audio(self, number: int) -> bool:
+        """Return whether the line now plays the audio of this speech."""
+        speak = self._queue[0] if self._queue else None
+        return speak is not None and speak.speech_id == number and speak.control is None
 
     def _taken(self, taken: Taken) -> None:
         if (speak := self._named(taken.number)) is None:

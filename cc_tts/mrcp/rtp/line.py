@@ -69,7 +69,8 @@ class RtpLine:
         self._tell_progress = tell_progress
         self._on_played = on_played
         self._on_begun = on_begun
-        self._target: RtpTarget | None = None
+        self.target: RtpTarget | None = None
+        """Where packets go from now on. Another sample rate applies to later speeches."""
         self._format = AudioFormat(8000)
         self._events: list[PlayoutEvent] = []
         self._buffer: PlayoutBuffer | None = None
@@ -101,7 +102,7 @@ class RtpLine:
     @property
     def rate_hz(self) -> int | None:
         """The sample rate; ``None`` until a codec is agreed."""
-        return None if self._target is None else self._target.codec.rate_hz
+        return None if self.target is None else self.target.codec.rate_hz
 
     @property
     def spoken_rate_hz(self) -> int:
@@ -115,13 +116,6 @@ class RtpLine:
     @property
     def played_ms(self) -> float:
         return self._at_ms + self._played_ms
-
-    def set_target(self, target: RtpTarget) -> None:
-        """Send to this destination from now on. Another sample rate applies to later speeches."""
-        self._target = target
-
-    def drop_target(self) -> None:
-        self._target = None
 
     # --- what the synthesiser plays ----------------------------------------------------------------------------------------
 
@@ -207,7 +201,7 @@ class RtpLine:
             self._silence_left = self._num_silent
 
     def _send(self, frame: bytes, now_ns: int) -> None:
-        target = self._target
+        target = self.target
         num_samples = self._format.samples_for_ms(PTIME_MS)
         is_first = self._last_ns is None or now_ns - self._last_ns > 2 * PTIME_MS * NS_PER_MS
         if is_first and self._last_ns is not None:

@@ -1,7 +1,7 @@
 """The media clock of the MRCP process: every 20 ms it sends a frame of every busy line. Runs on: the event loop."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from cc_tts import logs
@@ -17,9 +17,9 @@ log = logs.get(__name__)
 
 
 class Pacer:
-    """Ticks while a line is busy. ``lines`` changes while it runs."""
+    """Ticks while a line is busy. ``lines`` returns those that there are."""
 
-    def __init__(self, lines: Collection[RtpLine], clock: Clock) -> None:
+    def __init__(self, lines: Callable[[], Sequence[RtpLine]], clock: Clock) -> None:
         self._lines = lines
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -36,7 +36,7 @@ class Pacer:
 
     async def _run(self) -> None:
         due_ns = self._clock.now_ns()
-        while busy := [line for line in tuple(self._lines) if line.is_busy]:
+        while busy := [line for line in self._lines() if line.is_busy]:
             for line in busy:
                 self._tick(line, due_ns)
             due_ns += TICK_NS

@@ -8,6 +8,7 @@ Runs on: the event loop.
 """
 
 import asyncio
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class Dialog:
     target: str
     routes: tuple[str, ...]
     cseq: int
-    bye: Callable[["Dialog", str], None]
+    hang_up: Callable[[str], None] = lambda _reason: None
+    """Sends BYE, for this reason."""
     modify: Callable[[str], str] = lambda _offer: ""
     ended: Callable[[str], None] = lambda _reason: None
     description: str = ""
@@ -63,9 +65,6 @@ class Dialog:
     @property
     def key(self) -> tuple[str, str]:
         return self.call_id, self.tag
-
-    def hang_up(self, reason: str) -> None:
-        self.bye(self, reason)
 
 
 class SipServer:
@@ -170,7 +169,7 @@ class SipServer:
         if not target:
             raise SipRefusal(400, "Contact is missing")
         tag = new_tag()
-        return Dialog(
+        dialog = Dialog(
             call_id=request.call_id,
             tag=tag,
             remote=request.header("from"),
@@ -179,8 +178,9 @@ class SipServer:
             target=target,
             routes=tuple(message.header_values(request.text, "record-route"))[: message.MAX_HEADERS],
             cseq=request.cseq,
-            bye=self._hang_up,
         )
+        dialog.hang_up = functools.partial(self._hang_up, dialog)
+        return dialog
 
     def _modify(self, request: SipRequest) -> None:
         dialog = self._dialog_of(request)

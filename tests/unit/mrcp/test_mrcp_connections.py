@@ -99,9 +99,3 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
         async with asyncio.timeout(2):
             while control.is_connected(CHANNEL):  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.01)
-
-
-def test_ids_of_channels_cannot_be_guessed() -> None:
-    ids = {Control(lambda _host: True).new_channel_id() for _ in range(100)}
-    assert len(ids) == 100
-    assert all(len(each.partition("@")[0]) == 32 for each in ids)

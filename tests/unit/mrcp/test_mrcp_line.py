@@ -55,7 +55,7 @@ class Bench:
             on_played=self._note_played,
             on_begun=lambda: None,
         )
-        self.line.set_target(RtpTarget("192.0.2.1", 4000, codec))
+        self.line.target = RtpTarget("192.0.2.1", 4000, codec)
 
     def _note_played(self, unsent: str) -> None:
         self.played.append(len(self.socket.sent))
@@ -181,7 +181,7 @@ def test_frames_are_those_of_the_codec(codec: Codec, payload: int) -> None:
 
 def test_a_client_that_holds_its_audio_gets_no_packets_and_the_text_goes_on() -> None:
     bench = Bench()
-    bench.line.set_target(RtpTarget("192.0.2.1", 4000, STATIC[0], is_active=False))
+    bench.line.target = RtpTarget("192.0.2.1", 4000, STATIC[0], is_active=False)
     bench.speak(100)
     bench.tick(20)
     assert not bench.socket.sent
@@ -203,7 +203,7 @@ async def test_a_speech_of_which_no_frame_can_be_made_is_over() -> None:
     """Its client waits for SPEAK-COMPLETE."""
     bench = Bench(Codec("OPUS", 8000, 96))
     bench.speak(200)
-    pacer = Pacer([bench.line], MonotonicClock())
+    pacer = Pacer(lambda: [bench.line], MonotonicClock())
     pacer.wake()
     await until(lambda: bench.unsent and not bench.line.is_busy, 2)
     assert bench.unsent == ["KeyError"]

@@ -28,7 +28,7 @@ class FakeLine:
 
 async def test_a_line_that_begins_in_the_moment_in_which_the_clock_stops_is_ticked() -> None:
     line = FakeLine()
-    pacer = Pacer(cast("Any", [line]), MonotonicClock())
+    pacer = Pacer(lambda: cast("Any", [line]), MonotonicClock())
     pacer.wake()  # nothing plays: the clock stops at its first look
     asyncio.get_running_loop().call_soon(begin, line, pacer)  # behind that look, and before what follows it
     await until(lambda: line.num_ticks, 2)

@@ -1,8 +1,5 @@
 """Masks secrets in SIP messages: texts to be spoken, credentials, media keys, digits. A mask has the length of the original,
-so that Content-Length and offsets stay right.
-
-Patterns are looked for in lower case, and
-only where a word of theirs is there: most messages have none.
+so that Content-Length and offsets stay right. Patterns are looked for in lower case.
 """
 
 import re
@@ -11,10 +8,8 @@ from typing import Final
 _VALUE: Final = rb"((?:[^\r\n]|\r?\n[ \t])*)"
 """The value of a header, including folded lines (RFC 3261 §7.3.1)."""
 _SECRET_HEADERS: Final = re.compile(
-    rb"\n(?:x-tts-(?:text|ssml|instructions|digits)|(?:proxy-)?authorization|authentication-info)[ \t]*:" + _VALUE
-)
-_FIRST_LINE: Final = re.compile(
-    rb"\A(?:x-tts-(?:text|ssml|instructions|digits)|(?:proxy-)?authorization)[ \t]*:" + _VALUE
+    rb"^(?:x-tts-(?:text|ssml|instructions|digits)|(?:proxy-)?authorization|authentication-info)[ \t]*:" + _VALUE,
+    re.MULTILINE,
 )
 _PLAY: Final = re.compile(
     rb"(?:;|%3b)[ \t]*(?:p|%70)(?:l|%6c)(?:a|%61)(?:y|%79)[ \t]*(?:=|%3d)(\"[^\"\r\n]*|[^;>?\s]*)"
@@ -29,27 +24,13 @@ _PASSWORD: Final = re.compile(rb"sips?:[^@:>\s\"]*+(?::(?:([^@>\s\"]++)@|[^@>\s\
 _SDP_KEYS: Final = re.compile(rb"\n(?:a=crypto:[^\r\n]*?inline:|a=key-mgmt:|a=ice-pwd:|k=)([^\r\n]*)")
 _KEYS_BODY: Final = re.compile(rb"\n(?:content-type|c)[ \t]*:\s*application/dtmf")
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
-_WORDS: Final[tuple[tuple[tuple[bytes, ...], re.Pattern[bytes]], ...]] = (
-    ((b"x-tts-", b"auth"), _SECRET_HEADERS),
-    ((b"x-tts-", b"auth"), _FIRST_LINE),
-    ((b"play", b"%"), _PLAY),
-    ((b"?", b"&"), _URI_HEADERS),
-    ((b"@",), _PASSWORD),
-    ((b"\na=", b"\nk="), _SDP_KEYS),
-)
-"""Each pattern, with words of which one occurs in every match."""
+_SECRETS: Final = (_SECRET_HEADERS, _PLAY, _URI_HEADERS, _PASSWORD, _SDP_KEYS)
 _MASK: Final = bytes(each if each in b"\r\n \t" else ord("*") for each in range(256))
 
 
 def masked(message: bytes) -> bytes:
     lower = message.lower()
-    spans = [
-        match.span(1)
-        for words, pattern in _WORDS
-        if any(word in lower for word in words)
-        for match in pattern.finditer(lower)
-        if match[1] is not None
-    ]
+    spans = [match.span(1) for pattern in _SECRETS for match in pattern.finditer(lower) if match[1] is not None]
     if b"application/dtmf" in lower:
         end = _END_OF_HEADERS.search(lower)
         if end is not None and _KEYS_BODY.search(lower, 0, end.end()):

@@ -85,8 +85,8 @@ class ProcessLoop:
         self._is_pinged = False
         """Whether the present server has begun to send pings. A server that adopts begins late."""
         self._is_over = False
-        self._has_server = True
-        self._deadline_ns = 0
+        self._deadline_ns: int | None = None
+        """When the process ends, unless another server adopts it; ``None`` while it has a server."""
         self._build: dict[str, str] = {}
         self.agent = make(settings, clock, self.report)
         self.kept = KeptReports(self.agent.snapshot)
@@ -102,7 +102,7 @@ class ProcessLoop:
             self._link.channel.put(message)
         except ProcessFailed as error:
             log.error("server_gone", detail=str(error))
-            self._has_server, self._is_over = False, True
+            self._link.is_detached = self._is_over = True
 
     def greet(self, build: dict[str, str]) -> None:
         self._build = build
@@ -115,13 +115,13 @@ class ProcessLoop:
             self.agent.poll()
             while self._link.commands and not self._is_over:
                 self._execute(self._link.commands.popleft())
-            if not self._has_server:
+            if self._deadline_ns is not None:
                 self._is_over = self._is_over or self._clock.now_ns() > self._deadline_ns
             elif not self._link.is_detached:
                 self._silence.count(owed=self._is_pinged)
                 self.agent.set_server_silent(silent=self._silence.seconds > SERVER_TIMEOUT_S)
                 self._flush()
-        return not self._has_server
+        return self._link.is_detached
 
     def _flush(self) -> None:
         channel = self._link.channel
@@ -152,7 +152,6 @@ class ProcessLoop:
 
     def _detach(self) -> None:
         num_calls = self.agent.num_calls
-        self._has_server = False
         self._link.is_detached = True
         self._is_over = not (num_calls and self._link.outlives_server)
         if self._is_over:
@@ -181,7 +180,7 @@ class ProcessLoop:
         live_calls = self.agent.attach_server()
         log.info("adopted", calls=len(live_calls), by=request.version)
         self._link.channel.close()
-        self._link.channel, self._link.is_detached, self._has_server = successor.channel, False, True
+        self._link.channel, self._link.is_detached, self._deadline_ns = successor.channel, False, None
         self._is_pinged = False
         self.greet(self._build)
         for each in self.kept.reports(live_calls):

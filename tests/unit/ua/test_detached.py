@@ -1,19 +1,24 @@
 """What a UA process keeps while it has no server."""
 
 import dataclasses
+import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from cc_tts.config import load as config
 from cc_tts.config.sections.log import LogConfig
+from cc_tts.errors import ProcessFailed
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import detached, messages
 from cc_tts.ua.client import settings_of
 from cc_tts.ua.detached import KeptReports
+from cc_tts.ua.process.loop import ProcessLoop
+from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
 
@@ -137,3 +142,21 @@ def test_the_socket_is_named_by_what_one_process_can_have(monkeypatch: pytest.Mo
     ]
     (only,) = settings_of(config.load(overrides=["ua.orphan_grace_ms=0"]))
     assert only.adoption_socket == ""
+
+
+def test_the_end_of_a_call_is_kept_from_a_server_that_stops_reading() -> None:
+    """Its next reader is the file beside the socket."""
+
+    class FullChannel:
+        def put(self, _message: Message, _payload: bytes = b"") -> None:
+            raise ProcessFailed("the server has stopped reading")
+
+    link = SimpleNamespace(outlives_server=True, is_detached=False, channel=FullChannel())
+    agent = SimpleNamespace(snapshot=snapshot)
+    loop = ProcessLoop(
+        "ua", cast("Any", link), settings_of(config.load())[0], FakeClock(), lambda *_: cast("Any", agent)
+    )
+    loop.report(ended_call("a"))
+    assert loop.run(threading.Event()), "no server is left"
+    assert ended_call("a") in list(loop.kept.reports(()))
+    assert link.is_detached, "so that it is written into the file"

@@ -196,7 +196,7 @@ class PortPool(Generic[P]):
         self._free: deque[P] = deque()
 
     def lend(self) -> P:
-        """Lend a port.
+        """Lend a port to one leg until it is taken back.
 
         Raises:
             IndexError: all are lent.

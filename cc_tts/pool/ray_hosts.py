@@ -43,7 +43,7 @@ class HostActor:
         import ray
 
         found = msgspec.json.decode(settings, type=HostSettings)
-        logs.configure(level=found.config.log.level, json=found.config.log.json, process="worker-host")
+        logs.configure(level=found.config.log.level, json=found.config.log.json, process="worker")
         gpus = ray.get_gpu_ids() if has_gpu else []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="host", daemon=True)
@@ -69,7 +69,7 @@ class HostActor:
 
     def status(self) -> bytes:
         """Return the status; see :class:`HostStatus`."""
-        return msgspec.json.encode(self._host.status())
+        return msgspec.json.encode(self._do(self._host.status()))
 
     def drain(self) -> None:
         """Drain the worker; see :class:`WorkerHost`."""

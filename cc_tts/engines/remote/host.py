@@ -31,6 +31,7 @@ from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes import threads
 from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ready
+from cc_tts.processes.supervisor import Supervisor
 from cc_tts.processes.tasks import first_of
 from cc_tts.voices.folder import files_in
 
@@ -42,15 +43,10 @@ log = logs.get(__name__)
 
 
 def run(config: Config, listen: str, *, generation: str = "", model: str = "") -> int:
-    """Serve until SIGTERM or SIGINT, then finish the open streams; a second signal ends at once. ``generation``: the release
-    that servers distinguish workers by; empty for our version. ``model``: one of ``tts.models``; empty for the only one.
-    Raises ``ConfigError`` and ``ProcessFailed``.
+    """Serve until SIGTERM or SIGINT, then finish the open streams; a second signal ends at once. ``model``: one of
+    ``tts.models``; empty for the only one. Raises ``ConfigError`` and ``ProcessFailed``.
     """
-    generation = generation or __version__
-    addresses.check_generation(generation, "--generation")
     host, port = addresses.listen_address(listen)
-    addresses.check_listener(config.remote, host)
-    wire.check(config.remote)
     named = with_one_model(config, model)
     settings = worker_settings(named)
     if len(settings) != 1:
@@ -60,20 +56,36 @@ def run(config: Config, listen: str, *, generation: str = "", model: str = "") -
             f"a worker has one device, and {key} names {len(settings)}; start one worker a device, each with its port, and "
             f"name its device: --set '{key}=[\"cuda:1\"]'"
         )
+    server = WorkerServer(named, settings[0], (host, port), generation=generation, clock=MonotonicClock())
     logs.configure(level=config.log.level, json=config.log.json, process="worker")
-    threads.run(WorkerServer(named, settings[0], generation=generation, clock=MonotonicClock()).run(host, port))
+    threads.run(_until_signal(server))
     return 0
 
 
-class WorkerServer:
-    """The engine process, and the servers that use it."""
+async def _until_signal(server: "WorkerServer") -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.drain)
+    await server.run()
 
-    def __init__(self, config: Config, settings: WorkerSettings, *, generation: str, clock: Clock) -> None:
+
+class WorkerServer:
+    """The engine process, and the servers that use it at the address ``listen``. ``generation``: the release that servers
+    distinguish workers by; empty for our version. Raises ``ConfigError``.
+    """
+
+    def __init__(
+        self, config: Config, settings: WorkerSettings, listen: tuple[str, int], *, generation: str, clock: Clock
+    ) -> None:
+        self._generation = generation or __version__
+        addresses.check_generation(self._generation, "--generation")
+        addresses.check_listener(config.remote, listen[0])
+        wire.check(config.remote)
         self._config = config
         self._settings = settings
-        self._generation = generation
+        self._host, self._port = listen
         self._clock = clock
-        self._link = WorkerLink(
+        self.link = WorkerLink(
             "worker",
             child_worker("worker", settings, clock=clock),
             clock=clock,
@@ -82,24 +94,32 @@ class WorkerServer:
             hung_factor=hung_factor(settings.tts.engine),
             on_change=self._report,
         )
+        assert isinstance(self.link.process, Supervisor)
+        self.engine = self.link.process
         self._stream_ids = itertools.count(1)
         self._servers: dict[Channel, ConnectedServer] = {}
         self._hello: Hello | None = None
         self._stopping = asyncio.Event()
         self._is_forced = asyncio.Event()
 
-    async def run(self, host: str, port: int) -> None:
-        """Load the engine, listen, serve until a signal comes, drain."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal)
+    async def run(self) -> None:
+        """Load the engine, listen, serve until :meth:`drain`. Raises ``ProcessFailed`` if the engine does not start, and
+        ``ConfigError`` if the address cannot be bound.
+        """
         try:
-            if await first_of(self._link.start(), self._stopping.wait()) == 0:
-                await first_of(self._serve(host, port), self._look_after_servers())
+            if await first_of(self.link.start(), self._stopping.wait()) == 0:
+                await first_of(self._serve(), self._look_after_servers())
         finally:
-            await self._link.process.stop()
+            await self.link.process.stop()
 
-    async def _serve(self, host: str, port: int) -> None:
+    def drain(self) -> None:
+        """Finish the open streams, then end; at once if it was told before."""
+        if self._stopping.is_set():
+            self._is_forced.set()
+        self._stopping.set()
+        log.info("worker_drains", num_streams=len(self.link.streams))
+
+    async def _serve(self) -> None:
         identity = await asyncio.to_thread(self._identity)
         build = {
             "engine": self._settings.tts.engine,
@@ -110,27 +130,22 @@ class WorkerServer:
         }
         self._hello = Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=build)
         listening = wire.listening(
-            host,
-            port,
+            self._host,
+            self._port,
             self._config.remote,
             types=TO_WORKER,
             on_open=self._opened,
-            is_serving=lambda: self._link.is_ready and not self._stopping.is_set(),
+            is_serving=lambda: self.link.is_ready and not self._stopping.is_set(),
         )
         async with listening:
-            log.info("worker_listens", host=host, port=port, tls=bool(self._config.remote.certificate_file), **build)
+            is_tls = bool(self._config.remote.certificate_file)
+            log.info("worker_listens", host=self._host, port=self._port, tls=is_tls, **build)
             await self._stopping.wait()
             self._report()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_TIMEOUT_S):
-                    while self._link.streams and not self._is_forced.is_set():  # noqa: ASYNC110 - the link has no event
+                    while self.link.streams and not self._is_forced.is_set():  # noqa: ASYNC110 - the link has no event
                         await asyncio.sleep(DRAIN_POLL_S)
-
-    def _on_signal(self) -> None:
-        if self._stopping.is_set():
-            self._is_forced.set()
-        self._stopping.set()
-        log.info("worker_drains", num_streams=len(self._link.streams))
 
     def _opened(self, channel: Channel) -> None:
         """A server has connected and is authorised."""
@@ -140,16 +155,16 @@ class WorkerServer:
             with contextlib.suppress(ProcessFailed):  # the server is gone, or does not read
                 channel.send(message, payload)
 
-        server = ConnectedServer(self._link, self._stream_ids, send, self._clock)
+        server = ConnectedServer(self.link, self._stream_ids, send, self._clock)
         self._servers[channel] = server
         channel.on_record = lambda message, _payload: server.take(message)
         channel.on_closed = lambda reason: self._closed(channel, reason)
         log.info("server_connected", server=channel.peer, num_servers=len(self._servers))
         send(self._hello)
         send(Ready())
-        if self._link.description is not None:
-            send(self._link.description)
-        send(report_of(self._link, is_draining=self._stopping.is_set()))
+        if self.link.description is not None:
+            send(self.link.description)
+        send(report_of(self.link, is_draining=self._stopping.is_set()))
 
     def _closed(self, channel: Channel, reason: str) -> None:
         server = self._servers.pop(channel)
@@ -158,7 +173,7 @@ class WorkerServer:
 
     def _report(self) -> None:
         """Report the engine's load to every server."""
-        report = report_of(self._link, is_draining=self._stopping.is_set())
+        report = report_of(self.link, is_draining=self._stopping.is_set())
         for server in list(self._servers.values()):
             server.send(report, b"")
 
@@ -178,6 +193,6 @@ class WorkerServer:
         files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
         files += files_in(Path(tts.voices_dir)) if tts.voices_dir else []
         parts += [f"{path.name} {path.stat().st_size}" for path in files]
-        if self._link.description is not None:
-            parts += [f"{voice.id} {voice.language} {voice.rate_hz}" for voice in self._link.description.voices]
+        if self.link.description is not None:
+            parts += [f"{voice.id} {voice.language} {voice.rate_hz}" for voice in self.link.description.voices]
         return hashlib.sha256(ascii(parts).encode("ascii")).hexdigest()[:16]

@@ -20,7 +20,6 @@ from cc_tts import __version__
 
 if TYPE_CHECKING:
     from cc_tts.config.schema import Config
-    from cc_tts.engines.remote.workers import RemoteWorkers
     from cc_tts.speech.prompt import SequenceContent, TextContent
     from cc_tts.speech.reading import ReadChunk
     from cc_tts.voices.voice import Voice
@@ -399,8 +398,7 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     from cc_tts.text.normalizer import Normalizer
 
     doing = ["starting the engine"]
-    elsewhere: list[RemoteWorkers] = []
-    engine = make_engine(config, purpose="say", on_starting=doing.append, on_elsewhere=elsewhere.append)
+    engine = make_engine(config, purpose="say", on_starting=doing.append)
     source = SpeechSource(engine, Normalizer(), config.tts)
     words = TextContent(
         "", options.voice, options.language, options.speed, instructions=given_instructions(options.instructions)
@@ -409,9 +407,9 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     source.check_text(content)
 
     async def speak() -> bytes:
-        if elsewhere:
+        if engine.elsewhere.follows_pool:
             await startup.wait_for_pool(config, doing.append)
-        await startup.name_pool_workers(config, elsewhere)
+        await startup.name_pool_workers(config, engine.elsewhere)
         await engine.start()
         voice = source.check(content)
         if words.instructions and voice is not None and not voice.takes_instructions:

@@ -49,8 +49,6 @@ from cc_tts.config.schema import Config, listens
 from cc_tts.config.sections.log import LogConfig
 from cc_tts.engines.enrolment.own_voices import OwnVoices
 from cc_tts.engines.factory import make_engine
-from cc_tts.engines.remote.workers import RemoteWorkers
-from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.mrcp.server.client import MrcpProcess
@@ -105,15 +103,7 @@ class Server:
         self._tracer = otlp.make_tracer(
             config.tracing, os.environ, node=config.server.node_name, clock=clock, metrics=self.metrics
         )
-        self._elsewhere: list[RemoteWorkers] = []
-        self._children: list[WorkerLink] = []
-        self.engine = make_engine(
-            config,
-            clock=clock,
-            metrics=self.metrics,
-            on_elsewhere=self._elsewhere.append,
-            on_child=self._children.append,
-        )
+        self.engine = make_engine(config, clock=clock, metrics=self.metrics)
         restarts = self.metrics.process_restarts
         self.text_process = TextProcess(clock=clock, log=config.log, on_down=restarts.labels(process="text").inc)
         self.cached_source = CachedSource(config.cache, self.metrics)
@@ -198,7 +188,7 @@ class Server:
             webhooks=self.webhooks,
             on_drain=self.drain,
             pool=self.pool_link,
-            workers=lambda: [worker for workers in self._elsewhere for worker in workers.workers],
+            workers=lambda: self.engine.elsewhere.workers,
             operations=self._operations(clock.wall_s()),
         )
         self.webhooks.on_answer = IncomingAnswers(context).take
@@ -220,10 +210,7 @@ class Server:
                     *self.mrcp.supervisors,
                 )
             ],
-            workers=lambda: [
-                SpeechWorker.of(link)
-                for link in (*self._children, *(link for workers in self._elsewhere for link in workers.links))
-            ],
+            workers=lambda: [SpeechWorker.of(link) for link in (*self.engine.local, *self.engine.elsewhere.links)],
             started_at_s=started_at_s,
         )
 
@@ -241,8 +228,7 @@ class Server:
             self.metrics.certificate_expiry.labels(key="tls.certificate_file").set(at_s)
 
     def _name_workers(self, found: Sequence[Worker]) -> None:
-        for workers in self._elsewhere:
-            workers.set_pool_workers(found)
+        self.engine.elsewhere.set_pool_workers(found)
 
     async def run(self) -> None:
         """Serve until a drain is over; raises ``ProcessFailed`` if a child process does not start, ``ConfigError`` or
@@ -470,8 +456,7 @@ class Server:
         self.webhooks.reload(config.webhooks)
         await self._load_prompts()
         await self._refresh_voices()
-        for workers in self._elsewhere:
-            workers.generations = config.tts.generations
+        self.engine.elsewhere.generations = config.tts.generations
         self.mrcp.reload(config)
         refused = await self.ua.reload(self._config, renew_tls=renew_tls)  # with log levels that were changed meanwhile
         if config.http.tokens != before.http.tokens:

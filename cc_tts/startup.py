@@ -13,7 +13,7 @@ import errno
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -93,9 +93,8 @@ async def engine_without_model(config: Config, *, purpose: Purpose = "check") ->
     """Return the configured engine, which knows its voices but cannot speak; it ends with the context. Voices of the CPU may
     be loaded or measured.
     """
-    elsewhere: list[RemoteWorkers] = []
-    engine = make_engine(config, purpose=purpose, on_elsewhere=elsewhere.append)
-    await name_pool_workers(config, elsewhere)
+    engine = make_engine(config, purpose=purpose)
+    await name_pool_workers(config, engine.elsewhere)
     await engine.start()
     try:
         yield engine
@@ -103,22 +102,18 @@ async def engine_without_model(config: Config, *, purpose: Purpose = "check") ->
         await engine.stop()
 
 
-async def name_pool_workers(config: Config, elsewhere: Sequence[RemoteWorkers]) -> None:
+async def name_pool_workers(config: Config, workers: RemoteWorkers) -> None:
     """Ask the pool of ``tts.workers`` once, for commands that do not follow it; raises ``ProcessFailed`` if it cannot be
     asked.
     """
-    if elsewhere and any(text.startswith("pool:") for text in config.tts.workers):
-        found = await pool_client.ask_workers(pool_url(config), config.remote)
-        for workers in elsewhere:
-            workers.set_pool_workers(found)
+    if workers.follows_pool:
+        workers.set_pool_workers(await pool_client.ask_workers(pool_url(config), config.remote))
 
 
 async def wait_for_pool(config: Config, on_waiting: Callable[[str], object]) -> None:
     """Wait until a worker of the pool of ``tts.workers`` is ready, at most ``tts.worker_start_timeout_s``; ``on_waiting``
     gets the reason. Raises ``ProcessFailed`` with that reason, or if the pool cannot be asked.
     """
-    if not any(text.startswith("pool:") for text in config.tts.workers):
-        return
     url, reason = pool_url(config), ""
     try:
         async with asyncio.timeout(config.tts.worker_start_timeout_s):
@@ -136,7 +131,7 @@ async def _unreached_workers(config: Config) -> list[str]:
     named = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
     workers = remote_workers(named, "check", clock=MonotonicClock(), metrics=Metrics())
     try:
-        await name_pool_workers(config, [workers])
+        await name_pool_workers(config, workers)
         return await workers.try_once()
     except ProcessFailed as error:
         return [error.detail]

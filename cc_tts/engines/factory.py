@@ -40,14 +40,11 @@ def make_engine(
     metrics: Metrics | None = None,
     purpose: Purpose = "serve",
     on_starting: Callable[[str], None] = lambda _detail: None,
-    on_elsewhere: Callable[[RemoteWorkers], object] = lambda _workers: None,
-    on_child: Callable[[WorkerLink], object] = lambda _worker: None,
 ) -> WorkerEngine:
     """Build the engine that ``tts.engine`` names, not yet started, for a ``purpose`` of :class:`WorkerSettings`.
 
     ``metrics`` gets what its workers report. ``on_starting`` is called with a few words on what it does while it starts, if
-    that takes long. ``on_child`` gets each worker of this machine, ``on_elsewhere`` the workers of other machines, if there
-    are to be some: those of a pool have to be named to them.
+    that takes long.
 
     Raises:
         ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.
@@ -67,17 +64,13 @@ def make_engine(
         # its load is kept out of the metrics of the neural workers, on which alerts and scaling are based
         here = replace(config, tts=replace(tts, engine=ESPEAK, voice="", devices=("cpu",), workers=()))
         (plain,) = make_links(here, load_metrics=Metrics())
-    for child in [*children, *([plain] if plain is not None else ())]:
-        on_child(child)
-    elsewhere = None
-    if tts.workers and (purpose == "serve" or not children):
-        elsewhere = remote_workers(named, purpose, clock=clock, metrics=metrics)
-        on_elsewhere(elsewhere)
+    if purpose != "serve" and children:
+        named = replace(named, tts=replace(named.tts, workers=()))
     return WorkerEngine(
         replace(named.tts, engine=tts.engine, voice=named.tts.voice or (PLAIN_VOICE if is_espeak else "")),
         children,
+        remote_workers(named, purpose, clock=clock, metrics=metrics),
         metrics=metrics,
-        elsewhere=elsewhere,
         fallback=plain if falls_back else None,
         beside=plain if is_auto else None,
     )
@@ -114,7 +107,8 @@ def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: M
     """Return the workers of ``tts.workers``; raises ``ConfigError`` if a package is not installed, or a file
     cannot be read.
     """
-    wire.check(config.remote)
+    if config.tts.workers:
+        wire.check(config.remote)
     if purpose != "serve":  # somebody waits for the result of a command
         patience_s = min(config.tts.worker_start_timeout_s, CONNECT_TIMEOUT_S)
         config = replace(config, tts=replace(config.tts, worker_start_timeout_s=patience_s))

@@ -9,6 +9,7 @@ from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.speech.prompt import Content, PromptDefaults, SilenceContent, TextContent, ToneContent
 from cc_tts.voices.voice import Voice
+from tests.fakes.worker_here import none_elsewhere
 
 CHUNK_MS = 200
 Step = SpeechChunk | Exception | asyncio.Event
@@ -180,6 +181,7 @@ class FakeEngine:
         self.is_started = False
         self.make_pcm = pcm
         self.stand_in: FakeEngine | None = None
+        self.elsewhere = none_elsewhere()
 
     def not_ready_because(self, voice: str | None = None) -> str | None:
         return self.refusal

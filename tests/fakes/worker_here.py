@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from cc_tts.clock import MonotonicClock
+from cc_tts.config.schema import Config
 from cc_tts.engines.engine_core import EngineCore, EngineLoader
+from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.engines.worker.loop import WorkerLoop
 from cc_tts.metrics import Metrics
@@ -63,6 +65,10 @@ class WorkerHere:
         while self._link.came or self._engine.has_work:
             self._loop.work()
             await asyncio.sleep(0)
+
+
+def none_elsewhere() -> RemoteWorkers:
+    return RemoteWorkers(Config(), clock=MonotonicClock(), metrics=Metrics())
 
 
 def link_here(engine: EngineCore, loader: EngineLoader) -> WorkerLink:

@@ -28,7 +28,7 @@ from cc_tts.speech.source import SpeechSource  # noqa: E402
 from cc_tts.text.normalizer import Normalizer  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
 from tests.fakes.running_api import RunningApi, make_config, running_api  # noqa: E402
-from tests.fakes.worker_here import link_here  # noqa: E402
+from tests.fakes.worker_here import link_here, none_elsewhere  # noqa: E402
 from tests.support.neural_settings import neural_settings  # noqa: E402
 from tests.support.small_engine import runner_of, speakers  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
@@ -91,7 +91,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @asynccontextmanager
 async def speech_of(model: Model, **tts: Any) -> AsyncIterator[tuple[SpeechSource, Config]]:
     config = replace(make_config(), tts=neural_settings("/m", voice=VOICE, **tts))
-    engine = WorkerEngine(config.tts, [link_here(model.engine, model.loader)], metrics=Metrics())
+    engine = WorkerEngine(config.tts, [link_here(model.engine, model.loader)], none_elsewhere(), metrics=Metrics())
     await engine.start()
     yield SpeechSource(engine, Normalizer(), config.tts), config
     await engine.stop()

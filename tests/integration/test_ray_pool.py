@@ -26,7 +26,6 @@ from cc_tts.cluster.messages import Node
 from cc_tts.config.schema import Config, RemoteConfig
 from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.factory import make_engine
-from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.worker.client import WorkerEngine
 from lab import needs
 from lab.ports import free_ports
@@ -186,11 +185,10 @@ class Server:
 
     def __init__(self, url: str) -> None:
         remote = RemoteConfig(token=TOKEN)
-        elsewhere: list[RemoteWorkers] = []
         workers = (f"pool:{url.removeprefix('http://')}",)
         tts = TtsConfig(engine="onnx", devices=(), workers=workers, worker_start_timeout_s=WITHIN_S)
-        self.engine: WorkerEngine = make_engine(Config(tts=tts, remote=remote), on_elsewhere=elsewhere.append)
-        self.links = elsewhere[0]
+        self.engine: WorkerEngine = make_engine(Config(tts=tts, remote=remote))
+        self.links = self.engine.elsewhere
         self.told: list[int] = []
 
         def name(found: Any) -> None:

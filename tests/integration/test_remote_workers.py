@@ -128,12 +128,11 @@ def engine_of(
     *workers: str,
     remote: RemoteConfig | None = None,
     metrics: Metrics | None = None,
-    on_elsewhere: Callable[[RemoteWorkers], object] = lambda _workers: None,
     **settings: Any,
 ) -> WorkerEngine:
     tts = TtsConfig(engine="onnx", devices=(), workers=workers, worker_start_timeout_s=WITHIN_S)
     config = Config(tts=dataclasses.replace(tts, **settings), remote=remote or RemoteConfig())
-    engine = make_engine(config, metrics=metrics, on_elsewhere=on_elsewhere)
+    engine = make_engine(config, metrics=metrics)
     assert isinstance(engine, WorkerEngine)
     return engine
 
@@ -413,7 +412,7 @@ async def test_workers_of_a_name_come_and_go(
     tts = TtsConfig(engine="onnx", devices=(), workers=(f"dns:workers.test:{other.port}",))
     metrics = Metrics()
     elsewhere = RemoteWorkers(Config(tts=tts), clock=MonotonicClock(), metrics=metrics, look_up=look_up)
-    async with started(WorkerEngine(tts, [], metrics=metrics, elsewhere=elsewhere)) as engine:
+    async with started(WorkerEngine(tts, [], elsewhere, metrics=metrics)) as engine:
         assert ready_in(engine) == [f"127.0.0.1:{other.port}"]
         addresses.append("127.0.0.2")
         await ready(engine, 2)
@@ -437,12 +436,11 @@ async def test_the_newest_generation_speaks_a_canary_gets_its_share_and_either_t
     workers: tuple[Worker, Worker],
 ) -> None:
     old, new = workers[0], await Worker.start(generation="999.0")
-    metrics, found = Metrics(), list[RemoteWorkers]()
-    engine = engine_of(old.url, new.url, metrics=metrics, on_elsewhere=found.append)
+    metrics = Metrics()
+    engine = engine_of(old.url, new.url, metrics=metrics)
     async with started(engine):
         await ready(engine, 2)
-        (elsewhere,) = found
-        assert {worker.address: worker.generation for worker in elsewhere.workers} == {
+        assert {worker.address: worker.generation for worker in engine.elsewhere.workers} == {
             old.url: __version__,
             new.url: "999.0",
         }
@@ -456,9 +454,9 @@ async def test_the_newest_generation_speaks_a_canary_gets_its_share_and_either_t
             return found
 
         assert await used() == {new}
-        elsewhere.generations = {"999.0": 0.0}
+        engine.elsewhere.generations = {"999.0": 0.0}
         assert await used() == {old}
-        elsewhere.generations = {"999.0": 1.0}
+        engine.elsewhere.generations = {"999.0": 1.0}
         stream = speak(engine, NUM_CHUNKS)
         assert serving(engine, old, new) is new
         assert all(ms > 1000 for ms in durations_ms(await heard_until(stream, 2, new.kill), NUM_CHUNKS))

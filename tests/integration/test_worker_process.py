@@ -25,6 +25,7 @@ from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unproce
 from cc_tts.metrics import Metrics  # noqa: E402
 from cc_tts.processes.supervisor import Supervisor  # noqa: E402
 from lab.cosyvoice.tiny_model import make_tiny_model  # noqa: E402
+from tests.fakes.worker_here import none_elsewhere  # noqa: E402
 from tests.support.neural_settings import neural_settings  # noqa: E402
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -67,7 +68,7 @@ def make_engine(
         metrics=metrics,
         stall_timeout_ms=settings.tts.stall_timeout_ms,
     )
-    return WorkerEngine(settings.tts, [link], metrics=metrics)
+    return WorkerEngine(settings.tts, [link], none_elsewhere(), metrics=metrics)
 
 
 def pid_of(engine: WorkerEngine) -> int | None:

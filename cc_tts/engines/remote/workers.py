@@ -67,6 +67,15 @@ class RemoteWorkers:
                 self._add(str(address), WorkerEndpoint(address.host, address.port, is_tls=address.scheme == "grpcs"))
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there are none, and will be none."""
+        return not self._names and not self._links
+
+    @property
+    def follows_pool(self) -> bool:
+        return any(name.scheme == "pool" for name in self._names)
+
+    @property
     def links(self) -> Sequence[WorkerLink]:
         """The workers that are known now, connected or not."""
         return tuple(self._links.values())

@@ -33,7 +33,8 @@ PLAIN_VOICE: Final = "en-us"
 
 
 class WorkerEngine:
-    """Speaks with ``children``, the workers of this machine, one a device and model, and with those ``elsewhere``.
+    """Speaks with ``children``, the workers of this machine, one a device and model, and with those ``elsewhere``:
+    those of a pool have to be named to them.
 
     The worker of espeak-ng on this machine may help out: as ``fallback`` it speaks while none of the workers with a voice
     does, and as ``beside`` its own voices can be asked for, too. It may be both.
@@ -43,9 +44,9 @@ class WorkerEngine:
         self,
         tts: TtsConfig,
         children: Sequence[WorkerLink],
+        elsewhere: RemoteWorkers,
         *,
         metrics: Metrics,
-        elsewhere: RemoteWorkers | None = None,
         fallback: WorkerLink | None = None,
         beside: WorkerLink | None = None,
     ) -> None:
@@ -57,7 +58,7 @@ class WorkerEngine:
         self._random = random.Random()  # noqa: S311 - no secret
         self._state = "not started"
         self._children = tuple(children)
-        self._elsewhere = elsewhere
+        self.elsewhere = elsewhere
         self._fallback = fallback
         self._beside = beside
         self._plain = fallback or beside
@@ -66,10 +67,11 @@ class WorkerEngine:
     @property
     def _workers(self) -> list[WorkerLink]:
         """The workers, without the one that helps out."""
-        return [*self._children, *(self._elsewhere.links if self._elsewhere is not None else ())]
+        return [*self._children, *self.elsewhere.links]
 
     @property
-    def _local(self) -> list[WorkerLink]:
+    def local(self) -> list[WorkerLink]:
+        """The workers of this machine, the one that helps out last."""
         return [*self._children, *([self._plain] if self._plain is not None else ())]
 
     @property
@@ -162,11 +164,9 @@ class WorkerEngine:
         start all are ended.
         """
         self._state = "starting"
-        starting = [worker.start() for worker in self._local]
-        if self._elsewhere is not None:
-            starting.append(self._elsewhere.start(is_needed=not self._children))
+        starting = [worker.start() for worker in self.local]
         try:
-            await asyncio.gather(*starting)
+            await asyncio.gather(*starting, self.elsewhere.start(is_needed=not self._children))
         except BaseException:
             await self.stop()
             raise
@@ -175,17 +175,14 @@ class WorkerEngine:
     async def refresh_voices(self) -> None:
         """Look for voices on this machine that were added or removed since the start. Running streams continue."""
         async with self._refreshing:
-            await asyncio.gather(*(worker.refresh_voices() for worker in self._local))
+            await asyncio.gather(*(worker.refresh_voices() for worker in self.local))
 
     async def stop(self) -> None:
         """Cancel every stream and end the workers."""
         self._state = "stopped"
         for worker in self.workers:
             worker.fail_all(EngineFailed("the engine was stopped"))
-        stopping = [worker.process.stop() for worker in self._local]
-        if self._elsewhere is not None:
-            stopping.append(self._elsewhere.stop())
-        await asyncio.gather(*stopping)
+        await asyncio.gather(*(worker.process.stop() for worker in self.local), self.elsewhere.stop())
 
     def voices(self) -> tuple[Voice, ...]:
         """Return every voice that can be asked for; none before the start."""
@@ -274,7 +271,7 @@ class WorkerEngine:
     def _open(
         self, voice: Voice, manner: tuple[float, str], call_id: str = "", *, must_speak: bool = False
     ) -> SpeechStream:
-        is_alone = self._elsewhere is None and sum(worker.has_voice(voice) for worker in self.workers) == 1
+        is_alone = self.elsewhere.is_empty and sum(worker.has_voice(voice) for worker in self.workers) == 1
         if is_alone and self._fallback_of(voice) is None:
             return self._open_in_one(voice, manner, call_id, set(), must_speak=must_speak)[0]
         tried: set[WorkerLink] = set()
@@ -305,8 +302,7 @@ class WorkerEngine:
             reason = self.not_ready_because(voice.id) or f"no worker that is ready has the voice {voice.id}"
             raise EngineFailed(reason, retry_after_s=RETRY_AFTER_S)
         capacities = {each: found for each in ready if each not in tried and (found := each.capacity) is not None}
-        weights = self._elsewhere.generations if self._elsewhere is not None else {}
-        worker = pick(capacities, key=key, weights=weights, rng=self._random)
+        worker = pick(capacities, key=key, weights=self.elsewhere.generations, rng=self._random)
         if worker is None:
             self._metrics.engine_refusals.labels(where="server").inc()
             retry_after_s = next(

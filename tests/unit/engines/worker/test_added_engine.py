@@ -13,7 +13,7 @@ from cc_tts.engines.engine_core import EngineCore, EngineLoader
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import EngineOverloaded
 from cc_tts.metrics import Metrics
-from tests.fakes.worker_here import link_here
+from tests.fakes.worker_here import link_here, none_elsewhere
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +32,7 @@ async def started(shown: dict[str, Any]) -> tuple[WorkerEngine, Any]:
     loader: EngineLoader = shown["HumLoader"]()
     core: EngineCore | None = loader.load(lambda _: None)
     assert core is not None
-    engine = WorkerEngine(TtsConfig(engine="hum"), [link_here(core, loader)], metrics=Metrics())
+    engine = WorkerEngine(TtsConfig(engine="hum"), [link_here(core, loader)], none_elsewhere(), metrics=Metrics())
     await engine.start()
     return engine, core
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.config.schema import Config
 from cc_tts.engines.engine_core import EngineDescription, EngineLoad, StreamRequest
 from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.speech_chunk import SpeechChunk
@@ -38,6 +37,7 @@ from cc_tts.tracing.span import CURRENT, Span
 from cc_tts.tracing.tracer import Tracer
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_line import FakeClock
+from tests.fakes.worker_here import none_elsewhere
 from tests.support.neural_settings import neural_settings
 from tests.support.virtual_time import LoopClock, virtual_time
 
@@ -146,8 +146,8 @@ class Lab:
         self.engine = WorkerEngine(
             tts,
             self.links,
+            elsewhere or none_elsewhere(),
             metrics=self.metrics,
-            elsewhere=elsewhere,
             fallback=self.plain.link if falls_back else None,
             beside=self.plain.link if is_beside else None,
         )
@@ -738,7 +738,7 @@ async def test_the_silence_of_a_hung_worker_is_not_that_of_the_next_one() -> Non
 
 async def of_generations(*generations: str, weights: Mapping[str, float], room: int = 10, **settings: Any) -> Lab:
     """A worker of each generation, and generations with their share of the calls."""
-    elsewhere = RemoteWorkers(Config(), clock=MonotonicClock(), metrics=Metrics())
+    elsewhere = none_elsewhere()
     elsewhere.generations = weights
     lab = await Lab(len(generations), elsewhere=elsewhere, **settings).start(*[room] * len(generations))
     for link, generation in zip(lab.links, generations, strict=True):

@@ -112,7 +112,7 @@ class WorkerHost:
     async def take_voices(self, pool_url: str) -> None:
         """Fetch the missing voices; if there were some, the worker finishes its streams and is restarted."""
         self._settings = msgspec.structs.replace(self._settings, pool_url=pool_url)
-        if await self._fetch_voices() and self._current_state == "ready":
+        if await self._fetch_voices() and self._state == "starting" and self._server is not None:
             self._reason = "it is started again with other voices"
             self._finish("restarting")
 

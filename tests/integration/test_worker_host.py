@@ -7,7 +7,9 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("grpc")
@@ -16,6 +18,7 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config
 from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.factory import make_engine
+from cc_tts.engines.remote.host import WorkerServer
 from cc_tts.pool.hosts import HostSettings, HostStatus
 from cc_tts.pool.worker_host import WorkerHost
 from lab.ports import free_ports
@@ -91,6 +94,29 @@ async def test_a_drained_worker_comes_back_with_other_settings(settings: HostSet
         assert (drained.pid, drained.num_restarts) == (0, 0)
         host.start(HostSettings(config=settings.config, pool_url="", ships_voices=False, generation="2.0"))
         assert (await until(host, lambda status: status.state == "ready")).generation == "2.0"
+
+
+async def test_voices_that_come_while_the_engine_is_started_again_are_spoken_too(
+    settings: HostSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[WorkerServer] = []
+
+    class Recorded(WorkerServer):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            made.append(self)
+
+    async def fetch(pool_url: str, _remote: object, _folder: object) -> bool:
+        return pool_url == "with another voice"
+
+    monkeypatch.setattr("cc_tts.pool.worker_host.WorkerServer", Recorded)
+    monkeypatch.setattr("cc_tts.pool.voices.fetch", fetch)
+    async with hosting(msgspec.structs.replace(settings, ships_voices=True)) as host:
+        before = await until(host, lambda status: status.state == "ready")
+        os.kill(before.pid, signal.SIGKILL)
+        await until(host, lambda status: status.state == "restarting")
+        await host.take_voices("with another voice")
+        await until(host, lambda status: status.state == "ready" and len(made) > 1)
 
 
 async def test_a_worker_that_cannot_start_says_why_and_is_drained_between_two_attempts(

@@ -13,9 +13,8 @@ from typing import Protocol
 
 from msgspec import field
 
-from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.engines.speech_chunk import SpeechChunk, WorkerReport
-from cc_tts.errors import CcTtsError, Unprocessable
+from cc_tts.errors import CcTtsError
 from cc_tts.processes.channel import Message
 from cc_tts.voices.voice import Voice
 
@@ -107,9 +106,7 @@ class EngineCore(Protocol):
     """An engine that is advanced by :meth:`step`."""
 
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for a speed out of bounds, and ``EngineOverloaded``
-        when admission refuses it.
-        """
+        """Begin a stream. Raises ``UnknownVoice``, and ``EngineOverloaded`` when admission refuses it."""
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
         """Append a text chunk. Unknown streams are ignored, here and below, since they may just have ended."""
@@ -137,9 +134,3 @@ class EngineCore(Protocol):
 
     def close(self) -> None:
         """Free everything that the engine holds."""
-
-
-def check_speed(speed: float) -> None:
-    """Raise ``Unprocessable`` if ``speed`` is out of bounds."""
-    if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

@@ -12,6 +12,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.engines.engine_core import (
     DeviceLost,
     EngineCore,
@@ -31,7 +32,7 @@ from cc_tts.engines.worker.messages import (
     StreamEnded,
     StreamFailed,
 )
-from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, Unprocessable
 from cc_tts.processes import child
 from cc_tts.tracing.context import TraceContext
 
@@ -93,8 +94,9 @@ class WorkerLoop:
         self._note_traced(command)
         try:
             match command:
-                case StreamRequest():
+                case StreamRequest(speed=speed):
                     self._was_asked = True
+                    _check_speed(speed)
                     engine.open(command)
                 case PushText(_, text, text_chunk_index):
                     engine.push(stream_id, text, text_chunk_index)
@@ -173,6 +175,11 @@ class WorkerLoop:
 def _admission(load: EngineLoad) -> tuple[int, int, str]:
     """Return the values that decide about the next stream."""
     return load.num_streams, load.room, load.refusal
+
+
+def _check_speed(speed: float) -> None:
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")
 
 
 def _is_length(ms: float | None) -> bool:

@@ -28,7 +28,7 @@ from cc_tts.engines.cosyvoice.engine.schedule import CHUNK_TOKENS, HOPS
 from cc_tts.engines.cosyvoice.engine.scheduler import Scheduler
 from cc_tts.engines.cosyvoice.engine.sequence import Sequence, Stream
 from cc_tts.engines.cosyvoice.engine.stream_table import StreamTable
-from cc_tts.engines.engine_core import EngineLoad, StepOut, StreamRequest, check_speed
+from cc_tts.engines.engine_core import EngineLoad, StepOut, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong
 from cc_tts.media.listener_clock import ListenerClock
 
@@ -111,10 +111,9 @@ class Engine:
         )
 
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for a speed out of bounds or instructions that are too
-        long, and ``EngineOverloaded`` when admission refuses it.
+        """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for instructions that are too long, and
+        ``EngineOverloaded`` when admission refuses it.
         """
-        check_speed(request.speed)
         voice_id = self._names.get(request.voice, request.voice)
         self._front.num_flow_prompt(voice_id)
         instruction = self._front.instruction(request.instructions)

@@ -208,6 +208,14 @@ def test_a_stream_that_cannot_be_opened_fails_alone(
     assert ("cancel", 7) in bench.engine.told
 
 
+@pytest.mark.parametrize("speed", [0.0, 0.49, 2.01, float("inf"), float("nan")])
+def test_no_engine_gets_a_speed_out_of_bounds(bench: Bench, speed: float) -> None:
+    bench.tick(StreamRequest(7, "anna", speed))
+    ((failed, _),) = bench.channel.but_reports()
+    assert failed == StreamFailed(7, "unprocessable", f"a speed of {speed} is not between 0.5 and 2.0")
+    assert bench.engine.told == [("cancel", 7)]
+
+
 def test_an_error_of_theirs_keeps_its_code(bench: Bench) -> None:
     bench.tick(StreamRequest(7, "anna"))
     bench.engine.error = CcTtsError("of any kind")

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.engines.enrolment.messages import Answer, Made, NotMade, Recorded
+from cc_tts.engines.enrolment.messages import Answer, Made, NotMade, Recorded, encoded_answer
 from cc_tts.engines.enrolment.recording import read_recording
 from cc_tts.errors import AudioUnreadable, CcTtsError, ConfigError, EnrolmentFailed, EnrolmentUnavailable, Unprocessable
 from cc_tts.media.sound_file import NOT_AUDIO
@@ -64,7 +64,7 @@ def answer(data: bytes) -> Answer:
     may hold the transcript.
     """
     try:
-        return Made.of(make_voice(msgspec.msgpack.decode(data, type=Recorded)))
+        return Made(make_voice(msgspec.msgpack.decode(data, type=Recorded)))
     except (Unprocessable, AudioUnreadable, EnrolmentUnavailable) as error:
         return NotMade(error.code, error.detail)
     except CcTtsError as error:
@@ -76,7 +76,7 @@ def answer(data: bytes) -> Answer:
 def main() -> None:
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
-    sys.stdout.buffer.write(msgspec.msgpack.encode(answer(sys.stdin.buffer.read())))
+    sys.stdout.buffer.write(encoded_answer(answer(sys.stdin.buffer.read())))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,11 @@
 """The server and the process that enrols a voice exchange these records of MessagePack."""
 
-from typing import Any, Final, Self
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from cc_tts.voices.embedding_cache import MEL_BINS, EnrolledVoice
-
-_ARRAYS: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
-    "llm_tokens": (np.int32, (-1,)),
-    "flow_tokens": (np.int32, (-1,)),
-    "flow_mel": (np.float32, (-1, MEL_BINS)),
-    "embedding": (np.float32, (-1,)),
-}
-"""The type and shape of a voice's arrays."""
+from cc_tts.voices.embedding_cache import EnrolledVoice
 
 
 class Recorded(msgspec.Struct, frozen=True, tag=True):
@@ -25,29 +17,7 @@ class Recorded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Made(msgspec.Struct, frozen=True, tag=True):
-    """The voice that was made."""
-
-    key: str
-    transcript: str
-    fingerprint: str
-    duration_s: float
-    warnings: tuple[str, ...]
-    llm_tokens: bytes
-    flow_tokens: bytes
-    flow_mel: bytes
-    embedding: bytes
-
-    @classmethod
-    def of(cls, voice: EnrolledVoice) -> Self:
-        values = {name: getattr(voice, name) for name in cls.__struct_fields__}
-        return cls(**values | {name: values[name].tobytes() for name in _ARRAYS})
-
-    @property
-    def voice(self) -> EnrolledVoice:
-        values = msgspec.structs.asdict(self)
-        for name, (kind, shape) in _ARRAYS.items():
-            values[name] = np.frombuffer(values[name], kind).reshape(shape)
-        return EnrolledVoice(**values)
+    voice: EnrolledVoice
 
 
 class NotMade(msgspec.Struct, frozen=True, tag=True):
@@ -58,3 +28,18 @@ class NotMade(msgspec.Struct, frozen=True, tag=True):
 
 
 Answer = Made | NotMade
+
+
+def encoded_answer(answer: Answer) -> bytes:
+    return msgspec.msgpack.encode(answer, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes()))
+
+
+def decoded_answer(data: bytes) -> Answer:
+    """Raises one of ``UNREADABLE``."""
+    answer: Answer = msgspec.msgpack.decode(data, type=Answer, dec_hook=_array)
+    return answer
+
+
+def _array(_kind: type, written: Any) -> Any:
+    dtype, shape, data = written
+    return np.frombuffer(data, dtype).reshape(shape)

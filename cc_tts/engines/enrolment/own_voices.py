@@ -16,7 +16,7 @@ import msgspec
 
 from cc_tts import logs
 from cc_tts.config.sections.models import TtsConfig, each_model
-from cc_tts.engines.enrolment.messages import Answer, NotMade, Recorded
+from cc_tts.engines.enrolment.messages import NotMade, Recorded, decoded_answer
 from cc_tts.engines.factory import COSYVOICE2, engine_names
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import (
@@ -254,7 +254,7 @@ async def encoded(recorded: Recorded) -> EnrolledVoice:
     except TimeoutError:
         raise EnrolmentFailed(f"the recording was not encoded within {ENROLMENT_TIMEOUT_S:g} s") from None
     try:
-        answer: Answer = msgspec.msgpack.decode(written, type=Answer)
+        answer = decoded_answer(written)
     except UNREADABLE:
         raise EnrolmentFailed(f"the process that encodes the recording ended with {status}") from None
     if isinstance(answer, NotMade):

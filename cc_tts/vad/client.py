@@ -52,12 +52,6 @@ class _Leg:
     speaking_since_ns: int | None = None
 
 
-@dataclass(slots=True)
-class _Classified:
-    asked: Classify
-    on_finding: OnFinding
-
-
 class VadProcess:
     """One process for all legs, started with the first leg that is listened to. If it dies it is restarted, and the speech
     that it had reported counts as stopped.
@@ -68,7 +62,7 @@ class VadProcess:
         self._on_down = on_down
         self._model_file = config.vad.model_file
         self._legs: dict[str, _Leg] = {}
-        self._classified: dict[str, _Classified] = {}
+        self._classified: dict[str, tuple[Classify, OnFinding]] = {}
         self._starting: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
         self.supervisor = Supervisor(
@@ -151,7 +145,7 @@ class VadProcess:
     ) -> None:
         """Start machine detection on a leg, which has a separate name for this."""
         asked = Classify(leg, settings, origin_ns, is_answered)
-        self._classified[leg] = _Classified(asked, on_finding)
+        self._classified[leg] = asked, on_finding
         self._send(asked)
         self._start_if_stopped()
 
@@ -191,8 +185,8 @@ class VadProcess:
         self._heard.set()
         for name, leg in self._legs.items():
             self._send(Listen(name, leg.listening))
-        for classified in self._classified.values():
-            self._send(classified.asked)
+        for asked, _ in self._classified.values():
+            self._send(asked)
 
     def _on_message(self, message: Message, _payload: bytes) -> None:
         if isinstance(message, SpeechEdge) and (leg := self._legs.get(message.leg)) is not None:
@@ -203,12 +197,12 @@ class VadProcess:
                     leg.speaking_since_ns = None
             _report(leg.on_edge, message.edge)
         elif isinstance(message, AnswerFound) and (known := self._classified.get(message.leg)) is not None:
-            _report(known.on_finding, message.finding)
+            _report(known[1], message.finding)
 
     def _down(self, reason: str) -> None:
         self._heard.clear()
-        for classified in tuple(self._classified.values()):
-            _report(classified.on_finding, None)
+        for _, on_finding in tuple(self._classified.values()):
+            _report(on_finding, None)
         now_ns = self._clock.now_ns()
         for leg in tuple(self._legs.values()):
             onset_ns, leg.speaking_since_ns = leg.speaking_since_ns, None

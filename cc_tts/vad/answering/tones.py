@@ -120,11 +120,6 @@ class ToneTracker:
         """The length so far of a tone that continues."""
         return 0.0 if self._open is None or self._open.end_ms < at_ms else at_ms - self._open.begin_ms
 
-    @property
-    def pitch_hz(self) -> float:
-        """The pitch of the tone that continues, or may be over; 0 if there is none."""
-        return 0.0 if self._open is None else self._open.pitch_hz
-
     def push(self, half: Half, *, is_loud: bool) -> Tone | None:
         """The next half of a window; returns a tone that is over."""
         begin_ms, end_ms, sound = half.begin_ms, half.end_ms, half.sound

@@ -4,7 +4,7 @@ the event loop.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from cc_tts import logs
 from cc_tts.calls.call import Call
@@ -46,6 +46,24 @@ class CallRegistry:
         self._overload_ns: int | None = None
         self._gate = EngineGate(services.clock)
         self._was_degraded = False
+        self._handlers: Mapping[type[Message], Callable[[Any], None]] = {
+            messages.IncomingCall: self.incoming.take,
+            messages.CallSnapshot: self._adopt,
+            messages.CallEstablished: self._on_established,
+            messages.CallEnded: self._on_ended,
+            messages.ReferRequested: self._on_refer,
+            messages.RecordingStarted: services.recordings.on_report,
+            messages.RecordingOver: services.recordings.on_report,
+            messages.RecorderLost: services.recordings.on_report,
+            messages.InviteRefused: self._on_refused,
+            messages.MediaLateness: self._note_lateness,
+            messages.RegistrationChanged: self._note_registration,
+            messages.RequestsRefused: self._count_refused_requests,
+            messages.AssertionsFailed: self._count_failed_assertions,
+            messages.HepCounts: self._count_hep_packets,
+            messages.ReportsPublished: self._count_quality_reports,
+        }
+        """These handle reports; all others go to the live call that they are about."""
         services.ua.listener = self
 
     @property
@@ -182,33 +200,36 @@ class CallRegistry:
 
     def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
         try:
-            if isinstance(message, messages.CallAudio):
-                if (call := self._table.live.get(message.call_id)) is not None:
+            if (handle := self._handlers.get(type(message))) is not None:
+                handle(message)
+            elif (
+                isinstance(message, messages.CallReport) and (call := self._table.live.get(message.call_id)) is not None
+            ):
+                if isinstance(message, messages.CallAudio):
                     call.audio.deliver(message, payload)
-            elif (handle := self._handlers.get(type(message))) is not None:
-                handle(self, message)
-            elif isinstance(message, messages.CallReport):
-                self._on_call_report(message)
+                else:
+                    call.on_report(message)
         except Exception:
             log.exception("report_failed", report=type(message).__name__)
 
     # ----------------------------------------------------------------------------------------------------------------------
 
-    def _on_call_report(self, message: messages.CallReport) -> None:
-        call = self._table.live.get(message.call_id)
-        if call is not None and isinstance(message, messages.ReferRequested):
-            self.referrals.take(call, message)
-        elif call is not None and isinstance(message, messages.CallEnded) and self.outgoing.fail_over(call, message):
-            pass
-        elif call is not None:
-            call.on_report(message)
-            if isinstance(message, messages.CallEstablished):
-                self.outgoing.answered(call)
-            if call.state is CallState.TERMINATED:
-                self._table.retire(call)
-                self.outgoing.over(call)
-        elif isinstance(message, messages.CallEnded):  # the end of a call that was not adopted
-            self.services.ua.note_end(message.call_id)
+    def _on_established(self, established: messages.CallEstablished) -> None:
+        if (call := self._table.live.get(established.call_id)) is not None:
+            call.on_report(established)
+            self.outgoing.answered(call)
+
+    def _on_ended(self, ended: messages.CallEnded) -> None:
+        if (call := self._table.live.get(ended.call_id)) is None:
+            self.services.ua.note_end(ended.call_id)  # it was not adopted
+        elif not self.outgoing.fail_over(call, ended):
+            call.on_report(ended)
+            self._table.retire(call)
+            self.outgoing.over(call)
+
+    def _on_refer(self, asked: messages.ReferRequested) -> None:
+        if (call := self._table.live.get(asked.call_id)) is not None:
+            self.referrals.take(call, asked)
 
     def _adopt(self, snapshot: messages.CallSnapshot) -> None:
         if (call := self.incoming.adopt(snapshot)) is None:
@@ -239,31 +260,16 @@ class CallRegistry:
         for result, count in published.counts.items():
             self._metrics.quality_reports.labels(result=result).inc(count)
 
+    def _count_failed_assertions(self, failed: messages.AssertionsFailed) -> None:
+        self._metrics.ua_failed_assertions.inc(failed.count)
+
     def _count_hep_packets(self, counted: messages.HepCounts) -> None:
         self._metrics.hep_packets.labels(result="sent").inc(counted.sent)
         self._metrics.hep_packets.labels(result="dropped").inc(counted.dropped)
 
-    def _refused(self, _refused: messages.InviteRefused) -> None:
+    def _on_refused(self, _refused: messages.InviteRefused) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()
         now_ns = self.services.clock.now_ns()
         if self._overload_ns is None or ms_between(self._overload_ns, now_ns) >= OVERLOAD_EVENT_INTERVAL_S * 1000:
             self._overload_ns = now_ns
             self.services.events.publish(types.ServerOverloaded(calls=len(self._table.live), draining=self.draining))
-
-    _handlers: ClassVar[Mapping[type[Message], Callable[["CallRegistry", Any], None]]] = {
-        messages.IncomingCall: lambda registry, invite: registry.incoming.take(invite),
-        messages.CallSnapshot: _adopt,
-        messages.InviteRefused: _refused,
-        messages.RequestsRefused: _count_refused_requests,
-        messages.AssertionsFailed: lambda registry, failed: registry.services.metrics.ua_failed_assertions.inc(
-            failed.count
-        ),
-        messages.HepCounts: _count_hep_packets,
-        messages.ReportsPublished: _count_quality_reports,
-        messages.MediaLateness: _note_lateness,
-        messages.RegistrationChanged: _note_registration,
-        messages.RecordingStarted: lambda registry, report: registry.services.recordings.on_report(report),
-        messages.RecordingOver: lambda registry, report: registry.services.recordings.on_report(report),
-        messages.RecorderLost: lambda registry, report: registry.services.recordings.on_report(report),
-    }
-    """These handle the reports that are not about one live call."""

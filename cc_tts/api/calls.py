@@ -78,9 +78,22 @@ OF_TEXT: Final = (
     SsmlMalformed,
     EngineOverloaded,
     QuotaExceeded,
-    SpeechNotHeard,
 )
 """The errors of text to speak."""
+OF_PROMPT: Final = (DuplicateId, QueueFull, Draining, PromptNotFound, SpeechNotHeard, DisclosureFailed)
+"""The errors of every prompt on a call, besides those of its text."""
+OF_PLACING: Final = (
+    DuplicateId,
+    UserAgentUnavailable,
+    CapacityExceeded,
+    Draining,
+    LineUnsupported,
+    PromptNotFound,
+    SpeechNotHeard,
+    DisclosureFailed,
+    *OF_TEXT,
+)
+"""The errors of placing a call, and of what it says first."""
 
 _SIP_CALL_ID: Final = re.compile(r"[!-~]{1,1024}")
 """``callid`` of RFC 3261 §25.1, which has no bound, and other characters that peers send."""
@@ -286,7 +299,6 @@ def command(request: web.Request, client_state: str | None, act: Callable[[Call]
         Query("sip_call_id", "Only calls of this SIP Call-ID, as a PBX or a trace has it."),
         _LEVELS,
     ),
-    errors=(Unprocessable,),
     for_tenants=True,
 )
 async def list_calls(request: web.Request) -> views.Calls:
@@ -311,18 +323,7 @@ async def list_calls(request: web.Request) -> views.Calls:
     scope="call",
     status=201,
     location="/v1/calls/",
-    errors=(
-        DuplicateId,
-        UserAgentUnavailable,
-        CapacityExceeded,
-        Draining,
-        WebhookNotAllowed,
-        Unprocessable,
-        DisclosureFailed,
-        WrongState,
-        LineUnsupported,
-        *OF_TEXT,
-    ),
+    errors=(*OF_PLACING, WebhookNotAllowed, WrongState),
     for_tenants=True,
     examples={
         "reminder": {
@@ -367,7 +368,7 @@ async def originate_call(request: web.Request, body: Originate) -> views.Call:
         return views.Call.of(await request.app[CONTEXT].registry.originate(wanted))
 
 
-@ROUTES.add("GET", "/v1/calls/{id}", scope="read", query=(_LEVELS,), errors=(CallNotFound, Unprocessable))
+@ROUTES.add("GET", "/v1/calls/{id}", scope="read", query=(_LEVELS,), errors=(CallNotFound,))
 async def get_call(request: web.Request) -> views.Call:
     """Show one call, also one that has ended lately."""
     return _shown(request, call_of(request))
@@ -463,7 +464,7 @@ async def send_dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
     "/v1/calls/{id}/gather",
     scope="call",
     status=201,
-    errors=(*ON_A_CALL, GatherActive, DuplicateId, QueueFull, Draining, Unprocessable, DisclosureFailed, *OF_TEXT),
+    errors=(*ON_A_CALL, GatherActive, *OF_PROMPT, *OF_TEXT, UrlNotAllowed),
     examples={
         "menu": {"max_digits": 1, "prompt": {"text": "For sales press 1, for support press 2."}},
         "card": {"sensitive": True, "digits_to": {"connection": "payments"}, "min_digits": 12, "max_digits": 19},

@@ -10,22 +10,15 @@ from aiohttp import web
 from msgspec import UNSET
 
 from cc_tts.api import schemas, views
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_prompt, match_lexicons
+from cc_tts.api.calls import OF_PROMPT, OF_TEXT, ON_A_CALL, call_of, command, fields_of_prompt, match_lexicons
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.auth import current_tenant
 from cc_tts.api.http.route import ELEVENLABS, Query, RouteTable
 from cc_tts.errors import (
-    DisclosureFailed,
-    Draining,
-    DuplicateId,
-    PromptNotFound,
-    QueueFull,
-    Unprocessable,
     UrlNotAllowed,
     UtteranceNotFound,
 )
-from cc_tts.vad.client import SpeechNotHeard
 
 _WORDS: Final = Query("words", "true: with the words that were played and when.", ("true", "false"))
 
@@ -38,7 +31,7 @@ ROUTES: Final = RouteTable("Speech")
     scope="call",
     status=201,
     location="/v1/utterances/",
-    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, PromptNotFound, DisclosureFailed, *OF_TEXT),
+    errors=(*ON_A_CALL, *OF_PROMPT, *OF_TEXT),
     examples={
         "text": {"text": "Your balance is $12.50.", "client_state": "step-3"},
         "ssml": {"ssml": "<speak>Your code is <say-as interpret-as='digits'>4711</say-as>.</speak>", "voice": "en-gb"},
@@ -59,17 +52,7 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
     scope="call",
     status=201,
     location="/v1/utterances/",
-    errors=(
-        *ON_A_CALL,
-        DuplicateId,
-        QueueFull,
-        Draining,
-        PromptNotFound,
-        UrlNotAllowed,
-        Unprocessable,
-        DisclosureFailed,
-        SpeechNotHeard,
-    ),
+    errors=(*ON_A_CALL, *OF_PROMPT, UrlNotAllowed),
     examples={
         "music": {"prompt_id": "hold-music", "loop": True, "volume_db": -6},
         "file": {"url": "https://media.example.com/announcements/closed.mp3"},
@@ -114,7 +97,7 @@ async def resume_prompts(request: web.Request, body: schemas.Command) -> views.C
     "/v1/utterances/{id}",
     scope="read",
     query=(_WORDS,),
-    errors=(UtteranceNotFound, Unprocessable),
+    errors=(UtteranceNotFound,),
 )
 async def get_utterance(request: web.Request) -> views.Utterance:
     """Show one utterance of a call."""

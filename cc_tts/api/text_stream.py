@@ -21,7 +21,7 @@ from cc_tts.calls.follower import CallView
 from cc_tts.calls.input.text import TextStream
 from cc_tts.calls.input.text_messages import StreamError, StreamId, StreamMessage
 from cc_tts.config.wording import check_keys
-from cc_tts.errors import UNREADABLE, CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
+from cc_tts.errors import UNREADABLE, CapacityExceeded, CcTtsError, MalformedRequest
 from cc_tts.speech.prompt import Prompt
 
 MAX_FRAME_IN_BYTES: Final = 65_536  # unmeasured
@@ -90,7 +90,7 @@ class _Identified(msgspec.Struct):
     status=101,
     content_types=(),
     query=QUERY,
-    errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable),
+    errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded),
     streams=True,
 )
 async def stream_text(request: web.Request) -> web.StreamResponse:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import functools
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -14,7 +15,9 @@ from aiohttp import ClientSession, ClientTimeout, web
 from cc_tts.api.admin.operations import Operations
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
+from cc_tts.api.http import openapi
 from cc_tts.api.http.connections import HttpListener
+from cc_tts.api.routes import ROUTES
 from cc_tts.api.webhooks.answers import IncomingAnswers
 from cc_tts.calls.call import Call
 from cc_tts.calls.events.bus import EventBus
@@ -209,6 +212,8 @@ class ObservedRegistry(CallRegistry):
 
 BUSY = CapacityExceeded("4 calls are up", retry_after_s=3)
 UA_DOWN = UserAgentUnavailable(retry_after_s=2)
+OF_ANY_REQUEST = ("forbidden", "expectation_failed", "not_found")
+"""These are named for no path: a web page of another origin asks where no token is needed; ``Expect``; no such path."""
 
 
 def make_config(*, max_text_chars: int = 100, max_queued_prompts: int = 3, **http: Any) -> Config:
@@ -269,8 +274,10 @@ class RunningApi:
         async with self.session.request(
             method, path, data=data, headers=headers, skip_auto_headers=("Content-Type",)
         ) as response:
-            raw = await response.read()
-            return Answered(response.status, response.headers, raw)
+            answered = Answered(response.status, response.headers, await response.read())
+        if answered.raw and answered.headers.get("Content-Type") == "application/problem+json":
+            check_documented(method, path, answered)
+        return answered
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -308,6 +315,23 @@ class Answered:
         assert problem["title"]
         assert problem["detail"]
         assert problem["instance"].startswith("/")
+
+
+def check_documented(method: str, path: str, answered: Answered) -> None:
+    """The OpenAPI document names this problem for the paths that are in it."""
+    described = [
+        methods[method.lower()]["responses"]
+        for template, methods in documented_paths().items()
+        if method.lower() in methods and re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path.partition("?")[0])
+    ]
+    told = " ".join(responses.get(str(answered.status), {}).get("description", "") for responses in described)
+    code = answered.json["code"]
+    assert not described or code in OF_ANY_REQUEST or f"`{code}`" in told, f"{method} {path}: {code} is not documented"
+
+
+@functools.cache
+def documented_paths() -> Any:
+    return msgspec.json.decode(msgspec.json.encode(openapi.document(ROUTES)))["paths"]
 
 
 def bearer(token: str) -> dict[str, str]:

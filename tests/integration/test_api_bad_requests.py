@@ -210,6 +210,7 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", CALLS, {"to": BOB, "speak": {"ssml": '<speak><voice name="x">a</voice></speak>'}}, 422, "unknown_voice",
      ("/speak/ssml",)),
     ("POST", CALLS, {"to": BOB, "speak": {"text": "hi", "voice": "x"}}, 422, "unknown_voice", ("/speak/voice",)),
+    ("POST", CALLS, {"to": BOB, "speak": {"prompt_id": "p"}}, 404, "prompt_not_found", ("/speak/prompt_id",)),
     ("POST", "/v1/calls/c1/speak?voice=en-gb", {"text": "hi"}, 400, "malformed", ()),
     ("POST", "/v1/calls/c1/hangup?sip_code=486", {}, 400, "malformed", ()),
     ("GET", "/v1/lexicons?name=a", None, 400, "malformed", ()),

@@ -117,7 +117,7 @@ async def reload_configuration(request: web.Request, _body: schemas.Empty) -> Re
     "PATCH",
     "/v1/admin/log",
     scope="admin",
-    errors=(Unprocessable, NotReady),
+    errors=(NotReady,),
     examples={"more": {"level": "debug"}, "with PJSIP": {"level": "debug", "pjsip_level": 4}},
 )
 async def set_log_levels(request: web.Request, body: LogLevels) -> Log:

@@ -183,8 +183,10 @@ def _guards(route: Route) -> Iterable[type[CcTtsError]]:
         yield from (Unauthorized, Forbidden)
     if route.names_call:
         yield problems.OtherNode
-    if route.query:
+    if route.query or (route.scope is not None and not route.ignores_unknown_query):
         yield MalformedRequest
+    if any(query.choices for query in route.query):
+        yield Unprocessable
     if route.body is not None:
         yield from (MalformedRequest, BodyTooLarge, UnsupportedMediaType, Unprocessable, problems.RequestTimeout)
         yield problems.DeadlineExceeded

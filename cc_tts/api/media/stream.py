@@ -42,7 +42,7 @@ ROUTES: Final = RouteTable("Calls")
     status=101,
     content_types=(),
     query=QUERY,
-    errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable, QuotaExceeded),
+    errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, QuotaExceeded),
     streams=True,
 )
 async def stream_media(request: web.Request) -> web.StreamResponse:

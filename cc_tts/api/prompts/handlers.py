@@ -107,7 +107,7 @@ def _form(body: bytes, content_type: str) -> StageAudio:
 
 
 _OTHER_BODIES: Final[dict[str, Callable[[bytes, str], Any]]] = {MULTIPART: _form} | dict.fromkeys(AUDIO_TYPES, _file)
-_ERRORS: Final = (*OF_TEXT, Unprocessable, AudioUnreadable, PromptsFull, PromptNotStored, EngineOverloaded)
+_ERRORS: Final = (*OF_TEXT, AudioUnreadable, PromptsFull, PromptNotStored, EngineOverloaded)
 _EXAMPLES: Final = {
     "text": {"prompt_id": "welcome", "text": "Welcome to Example Bank."},
     "ssml": {"ssml": "<speak>All our lines are busy.<break time='1s'/></speak>", "pin": True},

@@ -23,7 +23,6 @@ from cc_tts.errors import (
     RecordingOff,
     RecordingStorageFull,
     RecordingsUnreadable,
-    Unprocessable,
     WrongState,
 )
 from cc_tts.recorder.info import RecordingInfo
@@ -48,7 +47,7 @@ T = TypeVar("T")
     scope="call",
     status=201,
     location="/v1/recordings/",
-    errors=(*ON_A_CALL, RecordingActive, DuplicateId, RecordingOff, RecordingStorageFull, Unprocessable),
+    errors=(*ON_A_CALL, RecordingActive, DuplicateId, RecordingOff, RecordingStorageFull),
     examples={
         "both sides": {"channels": "dual", "beep": True},
         "voicemail": {"tracks": "caller", "silence_timeout_ms": 5000, "finish_on_key": "#", "trim_silence": True},

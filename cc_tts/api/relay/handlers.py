@@ -55,7 +55,6 @@ class RelayBegun(View, frozen=True, kw_only=True):
         RelayActive,
         RelayNotAllowed,
         CapacityExceeded,
-        Unprocessable,
         UnknownVoice,
         LanguageUnsupported,
         SpeechNotHeard,

@@ -11,7 +11,7 @@ from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.adoption.record import KeptBridge
 from cc_tts.calls.transfers.bridge import bridge_to
-from cc_tts.errors import BridgeActive, BridgeImpossible, LineUnsupported, Unprocessable
+from cc_tts.errors import BridgeActive, BridgeImpossible, LineUnsupported
 from cc_tts.ua.messages import OnHangup
 
 ROUTES: Final = RouteTable("Bridges")
@@ -44,7 +44,7 @@ def _shown(call_id: str, kept: KeptBridge) -> Bridged:
     "/v1/calls/{id}/bridge",
     scope="call",
     status=202,
-    errors=(*ON_A_CALL, BridgeActive, BridgeImpossible, LineUnsupported, Unprocessable),
+    errors=(*ON_A_CALL, BridgeActive, BridgeImpossible, LineUnsupported),
     examples={
         "two callers": {"call_id": "call_5d41402abc4b2a76"},
         "the caller stays": {"call_id": "call_5d41402abc4b2a76", "on_hangup": "keep", "bridge_id": "b17"},

@@ -7,12 +7,12 @@ from aiohttp import web
 from msgspec import Meta
 
 from cc_tts.api import schemas, views
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, fields_of_prompt, match_lexicons
+from cc_tts.api.calls import OF_PLACING, ON_A_CALL, call_of, fields_of_prompt, match_lexicons
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import RouteTable
 from cc_tts.calls.originate import OriginateRequest
-from cc_tts.errors import CapacityExceeded, Draining, DuplicateId, ReferNotFound, TransferNotAllowed, Unprocessable
+from cc_tts.errors import DuplicateId, ReferNotFound, TransferNotAllowed
 
 DECLINE: Final = 603
 
@@ -63,16 +63,7 @@ class ReferRefused(msgspec.Struct, frozen=True, kw_only=True):
     scope="call",
     status=201,
     location="/v1/calls/",
-    errors=(
-        *ON_A_CALL,
-        ReferNotFound,
-        TransferNotAllowed,
-        DuplicateId,
-        CapacityExceeded,
-        Draining,
-        Unprocessable,
-        *OF_TEXT,
-    ),
+    errors=(*ON_A_CALL, ReferNotFound, TransferNotAllowed, *OF_PLACING),
     examples={"with a greeting": {"refer_id": "refer_5a7e8a3f1c2b9d40", "speak": {"text": "Hello, how can I help?"}}},
 )
 async def accept_refer(request: web.Request, body: AcceptRefer) -> views.Call:

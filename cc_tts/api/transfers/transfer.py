@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api import schemas, sip_fields
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, another_call, call_of, check_prompts
+from cc_tts.api.calls import OF_PROMPT, OF_TEXT, ON_A_CALL, another_call, call_of, check_prompts
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import RouteTable
@@ -23,13 +23,10 @@ from cc_tts.config.wording import form
 from cc_tts.errors import (
     BridgeActive,
     CapacityExceeded,
-    DisclosureFailed,
-    Draining,
     DuplicateId,
     FieldError,
     LineUnsupported,
     MalformedRequest,
-    QueueFull,
     TransferActive,
     TransferNotAllowed,
     Unprocessable,
@@ -189,10 +186,7 @@ class TransferBegun(View, frozen=True, kw_only=True):
         BridgeActive,
         LineUnsupported,
         CapacityExceeded,
-        Draining,
-        DuplicateId,
-        QueueFull,
-        DisclosureFailed,
+        *OF_PROMPT,
         *OF_TEXT,
     ),
     examples={

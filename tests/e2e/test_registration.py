@@ -1,6 +1,8 @@
 """Registering with a PBX, and calls that the server places."""
 
+import asyncio
 import contextlib
+import itertools
 import re
 import signal
 from pathlib import Path
@@ -134,6 +136,18 @@ async def test_a_registrar_is_not_asked_again_after_an_answer_that_the_configura
                 await until_readyz(server, 503, reason="not registered with the PBX")
                 assert len(logged(server, "registration")) == 2
                 assert (await caller.bye()).status == 200
+
+
+async def test_a_binding_that_is_granted_for_a_moment_is_refreshed_in_time(tmp_path: Path) -> None:
+    async with RawPeer() as registrar, server_with(tmp_path, **registering(registrar)):
+        loop, seconds = asyncio.get_running_loop(), []
+        for _ in range(3):
+            register = await registrar.expect("REGISTER")
+            seconds.append(loop.time())
+            contact = re.search(r"^Contact: .*?\r\n", register, re.MULTILINE)
+            assert contact is not None
+            registrar.answer("200 OK", headers=f"{contact[0]}Expires: 4\r\n")
+        assert max(late - early for early, late in itertools.pairwise(seconds)) < 4
 
 
 async def test_places_a_call_and_speaks(server: Server) -> None:

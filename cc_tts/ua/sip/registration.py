@@ -12,7 +12,7 @@ from typing import Any, Final
 import pjsua2 as pj
 
 from cc_tts import logs
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
 from cc_tts.ua.pjsip.sip_thread import callback, pj_detail
@@ -20,6 +20,10 @@ from cc_tts.ua.sip.account import Account, digest_config, local_config, register
 from cc_tts.ua.sip.retry_pace import RetryPace
 
 FIRST_RETRY_S: Final = 5.0  # unmeasured
+PJSIP_REFRESHES_FROM_S: Final = 6
+"""PJSIP refreshes a binding 5 s before its end, at the earliest after 5 s (``DELAY_BEFORE_REFRESH``, sip_reg.c): one that is
+granted for 5 s comes late, and a shorter one is never refreshed.
+"""
 
 log = logs.get(__name__)
 
@@ -41,6 +45,9 @@ class Registration(Account):
         self._pace = RetryPace(first_s=min(FIRST_RETRY_S, retry_s), base_s=retry_s, clock=clock)
         self._stop_on = frozenset(settings.registration.stop_on)
         self._send = send
+        self._clock = clock
+        self._refresh_ns = 0
+        """When a binding that is shorter than PJSIP can keep is refreshed; 0: PJSIP does it."""
         self._answer: RegistrationChanged | None = None
         self._is_untold = self._is_over = False
         super().__init__(self._config, on_incoming=on_incoming, trunk=trunk)
@@ -50,6 +57,10 @@ class Registration(Account):
         if self._is_untold and self._answer is not None:
             self._is_untold = False
             self._send(self._answer)
+        if self._refresh_ns and self._clock.now_ns() >= self._refresh_ns:
+            self._refresh_ns = 0
+            with contextlib.suppress(pj.Error):  # a REGISTER is under way already
+                self.setRegistration(True)
         if not self._pace.is_due():
             return
         try:
@@ -70,6 +81,7 @@ class Registration(Account):
     def give_up(self) -> None:
         """No further registration, and answers are ignored."""
         self._is_over = True
+        self._refresh_ns = 0
         self._pace.stop()
 
     @callback
@@ -80,6 +92,9 @@ class Registration(Account):
         is_registered = bool(self.getInfo().regIsActive and prm.code // 100 == 2)  # noqa: PLR2004 - a 2xx answer
         answer = self._answer = RegistrationChanged(is_registered, int(prm.code), trunk=self.trunk)
         self._send(answer)
+        granted_s = int(prm.expiration)
+        is_short = is_registered and granted_s < PJSIP_REFRESHES_FROM_S
+        self._refresh_ns = self._clock.now_ns() + granted_s * NS_PER_S // 2 if is_short else 0
         if answer.registered:
             self._pace.succeeded()
             return

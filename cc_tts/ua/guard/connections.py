@@ -53,23 +53,23 @@ class ConnectionBudget:
 
 
 class SourceShare:
-    """Lets one source have ``most`` accepted connections at a time, so that nobody alone keeps the others out. ``peer_of``
-    returns where a socket is connected to, ``None`` if it is closed.
+    """Lets one source have no more accepted connections than places are left to others, so that few cannot keep the rest
+    out: the first source gets half of the places, the next one half of what is left, and so on (dynamic thresholds,
+    Choudhury and Hahne 1998). ``peer_of`` returns where a socket is connected to, ``None`` if it is closed.
     """
 
-    def __init__(self, most: int, peer_of: Callable[[int], Peer | None]) -> None:
-        self._most = most
+    def __init__(self, peer_of: Callable[[int], Peer | None]) -> None:
         self._peer_of = peer_of
         self._peers: dict[int, Peer] = {}
 
-    def take(self, accepted: int) -> bool:
-        """Return whether this socket may stay, and count it if so."""
+    def take(self, accepted: int, num_free: int) -> bool:
+        """Return whether this socket may stay while so many places are free, and count it if so."""
         # the number of a closed socket is that of another by now
         self._peers = {
             each: peer for each, peer in self._peers.items() if each != accepted and self._peer_of(each) == peer
         }
         peer = self._peer_of(accepted)
-        if peer is None or sum(peer[0] == other for other, _ in self._peers.values()) >= self._most:
+        if peer is None or sum(peer[0] == other for other, _ in self._peers.values()) >= num_free:
             return False
         self._peers[accepted] = peer
         return True
@@ -152,9 +152,9 @@ class Connections:
 
     def __init__(self, library: CLibrary, clock: Clock, *, max_handles: int, on_refused: Callable[[str], None]) -> None:
         self._library = library
-        most = (max_handles - _OTHER_SOCKETS) // 2
-        self._budget = ConnectionBudget(most, clock)
-        self._share = SourceShare(most // 2, peer_of)
+        self._most = (max_handles - _OTHER_SOCKETS) // 2
+        self._budget = ConnectionBudget(self._most, clock)
+        self._share = SourceShare(peer_of)
         self._on_refused = on_refused
         self._count = library.bind("pj_hash_count", ctypes.c_uint, ctypes.c_void_p)
         self._hooks = (_OnAccept(self._accept), _OnConnect(self._connect))
@@ -186,17 +186,15 @@ class Connections:
         accepting.on_accept = ctypes.cast(self._hooks[0], pointer)
         listener.connect = ctypes.cast(self._hooks[1], pointer)
 
-    def _may_begin(self) -> bool:
-        return self._budget.take(self._count(self._manager.table))
-
     def _accept(self, listening: int, accepted: int, address: int, length: int) -> int:
-        if self._share.take(accepted) and self._may_begin():
+        num_open = self._count(self._manager.table)
+        if self._share.take(accepted, self._most - num_open) and self._budget.take(num_open):
             return int(self._pass_accepted(listening, accepted, address, length))
         os.close(accepted)
         self._on_refused(SocketAddress.from_address(address).host)
         return 1  # go on to accept
 
     def _connect(self, factory: int, manager: int, endpoint: int, address: int, length: int, made: int) -> int:
-        if self._may_begin():
+        if self._budget.take(self._count(self._manager.table)):
             return int(self._pass_connect(factory, manager, endpoint, address, length, made))
         return _TOO_MANY

@@ -47,13 +47,27 @@ def test_one_source_has_no_more_than_its_share() -> None:
     def peer_of(number: int) -> tuple[str, int] | None:
         return peers.get(number)
 
-    share = SourceShare(2, peer_of)
-    assert [share.take(number) for number in (0, 1, 2, 9)] == [True, True, False, True]
+    share = SourceShare(peer_of)
+    assert [share.take(number, 2) for number in (0, 1, 2, 9)] == [True, True, False, True]
     del peers[0]
-    assert [share.take(number) for number in (2, 3)] == [True, False]
+    assert [share.take(number, 2) for number in (2, 3)] == [True, False]
     peers[1] = ("192.0.2.3", 1000)
-    assert share.take(3), "the socket with the number of a closed one is that of another source"
+    assert share.take(3, 2), "the socket with the number of a closed one is that of another source"
+
+
+def test_two_sources_do_not_take_all_places() -> None:
+    peers: dict[int, tuple[str, int]] = {}
+    share = SourceShare(peers.get)
+    taken = []
+    for source in ("192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"):
+        first = len(taken)
+        for number in range(first, first + MOST):
+            peers[number] = (source, number)
+            if not share.take(number, MOST - len(taken)):
+                break
+            taken.append(source)
+    assert [taken.count(source) for source in dict.fromkeys(taken)] == [14, 7, 4, 2, 1]
 
 
 def test_a_connection_that_is_closed_already_has_no_share() -> None:
-    assert not SourceShare(2, lambda _number: None).take(1)
+    assert not SourceShare(lambda _number: None).take(1, MOST)

@@ -21,7 +21,7 @@ class Dialogs:
         """PJSIP cannot be shown a response, and would wait for another."""
         call_id = sip_message.header_value(response, "call-id")
         if sip_message.cseq_method(response) == "INVITE" and (leg := self.leg_of(call_id, "")) is not None:
-            leg.refused(response)
+            leg.unreadable(response)
 
     def on_refer(self, sip_call_id: str, remote_tag: str, message: str) -> Answer:
         """A REFER has arrived; return the response to it. :meth:`begin_referrals` follows once that is sent."""

@@ -29,6 +29,7 @@ from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.leg_media import LegServices
 from cc_tts.ua.pjsip import codecs, pj_config, pj_info
+from cc_tts.ua.pjsip.left_calls import LeftCalls
 from cc_tts.ua.pjsip.pjsip_log import PjsipLog
 from cc_tts.ua.pjsip.sip_thread import SipThread, pj_detail
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
@@ -119,6 +120,7 @@ class UserAgent(Agent[Leg]):
             on_offer=self._l16.before_answer,
         )
         self._message_filter.install()
+        self._left_calls = LeftCalls(library, self._clock)
         self._tracer = SipTracer(settings, library, self._clock, self._legs, self._send)
         self._dropped_messages = DroppedMessages(
             library,
@@ -185,6 +187,8 @@ class UserAgent(Agent[Leg]):
         self._publisher.tick()
         self._drain_playout_events()
         active_pjsua_calls = self._reap()
+        if self._capacity.is_pjsua_full():
+            self._left_calls.end_oldest()
         if active_pjsua_calls != self._active_pjsua_calls:
             self._active_pjsua_calls = active_pjsua_calls
             self._send(messages.ActivePjsuaCalls(count=active_pjsua_calls))
@@ -399,6 +403,7 @@ class UserAgent(Agent[Leg]):
         that number by then.
         """
         for leg in self._over:
+            self._left_calls.add(leg.whole_dialog)
             self._forget(leg.call_id)
         self._over.clear()
         return self._capacity.tick()

@@ -68,6 +68,7 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         self.originate: messages.Originate | None = None
         """The server's command that placed an outgoing call."""
         self._offers_plain = False
+        self._own_tag = ""
         self._ended_by: messages.EndedBy | None = None
         self._hangup: messages.Hangup | None = None  # waits for the ACK
         self._remote_reasons: tuple[sip_reason.RemoteReason, ...] = ()
@@ -77,6 +78,12 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
     @property
     def transfer(self) -> tuple[messages.TransferProgress, ...]:
         return self.refer.told
+
+    @property
+    def whole_dialog(self) -> tuple[str, str, str]:
+        """The Call-ID, our tag and the far side's (RFC 3261 §12)."""
+        own, remote = self._tags
+        return self.dialog[0], own or self._own_tag, remote or self.dialog[1]
 
     @property
     def _is_answered(self) -> bool:
@@ -154,16 +161,19 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         sip_code = pj.PJSIP_SC_SERVICE_UNAVAILABLE if self._awaits_answer else 0
         self.end(messages.Hangup(call_id=self.call_id, sip_code=sip_code, retry_after_s=retry_after_s))
 
-    def refused(self, response: str) -> None:
-        """End a call that we place, whose refusal PJSIP is not shown."""
+    def unreadable(self, response: str) -> None:
+        """End a call that we place, whose final response PJSIP is not shown: it would wait for another one. An answer cannot
+        be acknowledged, and its sender ends the call too (RFC 3261 §13.3.1.4).
+        """
         status = response[len("SIP/2.0 ") :][:3]
-        if self.is_incoming or self._is_answered or not "300" <= status <= "699" or not status.isdecimal():
+        if self.is_incoming or self._is_answered or not "200" <= status <= "699" or not status.isdecimal():
             return
-        log.warning("refusal_unreadable", call_id=self.call_id, sip_code=status)
+        log.warning("response_unreadable", call_id=self.call_id, sip_code=status)
+        ended_by: messages.EndedBy = "not_acceptable" if status.startswith("2") else "remote"
         is_redirect = status.startswith("3")
-        self._ended_by = "remote"
+        self._ended_by = ended_by
         self.finish(sip_code=int(status), contacts=tuple(sip_message.contacts(response)) if is_redirect else ())
-        self.end(messages.Hangup(call_id=self.call_id), "remote")
+        self.end(messages.Hangup(call_id=self.call_id), ended_by)
 
     def take_reasons(self, reasons: tuple[sip_reason.RemoteReason, ...]) -> None:
         """Keep the reasons of a BYE or CANCEL, none if it names none. It may have no effect, so the last one counts."""
@@ -336,10 +346,10 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         change = pj_info.change_of_own(prm, "INVITE", "BYE", "INFO", "REFER", "NOTIFY")
         if change is None:
             return
+        if change.tsx.method in ("INVITE", "BYE"):
+            self._own_tag = sip_message.from_tag(str(change.tsx.lastTx.wholeMsg)) or self._own_tag
         if change.tsx.method == "BYE":
-            # where no ACK comes PJSIP sends it, goes on to refresh the session, and asserts that there was an ACK
-            self.is_ending = True
-            self._services.library.stop_refreshing(int(change.tsx.pjTransaction))
+            self._end_unacknowledged(int(change.tsx.pjTransaction))
             return
         if change.tsx.method in ("REFER", "NOTIFY"):
             (self.refer if change.tsx.method == "REFER" else self.referral).changed(change)
@@ -359,6 +369,15 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
             is_repeated = bool(self._reinvites)
             self._hold.answered(int(change.tsx.statusCode), self._clock.now_ns(), is_repeated=is_repeated)
             self._settle_hold(self._hold)
+
+    def _end_unacknowledged(self, transaction: int) -> None:
+        """PJSIP has sent BYE by itself, since no ACK came: the call is over, whether the BYE is answered or not. PJSIP would
+        go on to refresh the session, and asserts that there was an ACK.
+        """
+        self.is_ending = True
+        self._services.library.stop_refreshing(transaction)
+        if self.is_incoming and self._machine.state is LegState.ANSWERED and self._ended_by is None:
+            self.finish(sip_code=pj.PJSIP_SC_REQUEST_TIMEOUT)
 
     def finish(self, *, sip_code: int, contacts: tuple[str, ...] = ()) -> None:
         """Report the end and return the port, once."""

@@ -75,6 +75,18 @@ async def test_a_refusal_that_pjsip_cannot_be_shown_ends_the_call(
         peer.answer("481 Call/Transaction Does Not Exist")
 
 
+@pytest.mark.parametrize("header", ["Contact: <sip:carol@[", "Record-Route: <sip:p;hide>"])
+async def test_an_answer_that_pjsip_cannot_be_shown_ends_the_call(server: Server, header: str) -> None:
+    async with RawPeer() as peer, server.events() as log:
+        await place(server, peer, timeout_s=60)
+        await peer.expect("INVITE")
+        peer.answer("180 Ringing")
+        await log.wait("call.early")
+        peer.answer("200 OK", headers=f"{header}\r\n")
+        ending = (await log.wait("call.terminated"))["data"]["ending"]
+        assert ending == {"result": "failed", "reason": "not_acceptable", "sip_code": 488}
+
+
 async def test_a_redirection_is_followed_where_the_configuration_says_so(following: Server) -> None:
     async with RawPeer() as first, RawPeer() as second, following.events() as log:
         call = await place(following, first)

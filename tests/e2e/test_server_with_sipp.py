@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.peers import Sipp
+from lab.raw_sip import RawCaller
 from lab.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
@@ -52,6 +53,16 @@ async def test_200_without_ack_is_retransmitted_and_given_up(server: Server, tmp
     assert len(answers) >= 5, "T1, 2*T1 … up to T2 for 32 s (RFC 3261 §13.3.1.4)"
     call = await server.until_terminated()
     assert call["ending"]["result"] == "failed"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_call_that_is_never_acknowledged_is_over_with_the_bye_that_nobody_answers(server: Server) -> None:
+    async with RawCaller("silent", server.sip_port) as caller, server.events() as log:
+        caller.invite()
+        await caller.left_unanswered("BYE", timeout_s=60)
+        ending = (await log.wait("call.terminated"))["data"]["ending"]
+        assert ending == {"result": "failed", "reason": "no_ack", "sip_code": 408}
 
 
 async def test_retransmitted_invite_makes_one_dialog(server: Server, tmp_path: Path) -> None:

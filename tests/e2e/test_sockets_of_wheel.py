@@ -11,9 +11,10 @@ import pytest
 from cc_tts.ua import pjsua2_build
 from lab.configured import Lend, ua_pid
 from lab.ports import HOST, free_ports
-from lab.raw_sip import RawCaller, tcp_options
+from lab.raw_sip import RawCaller, RawPeer, invite_once, tcp_options
 from lab.server_under_test import Server
 from tests.e2e.test_inbound_auth import num_refused
+from tests.e2e.test_registration import place
 
 pytestmark = [
     pytest.mark.e2e,
@@ -25,8 +26,12 @@ STRANGER = "127.0.0.2"
 NUM_PLACED = 400
 CLOSED_AGAIN_S = 0.7
 """PJLIB keeps the place of a closed socket for less."""
+NUM_CALLS = 4
+"""The calls that the wheel takes at a time."""
 SILENT_S = 20.0
-"""Well above the 10 s after which a silent connection is closed, well below PJSIP's ten minutes."""
+"""Well above the 10 s after which a silent connection is closed, and the 4 s for which a last request keeps a call's place;
+well below PJSIP's ten minutes, and the 32 s of a transaction.
+"""
 
 
 def open_and_close(port: int, number: int) -> None:
@@ -115,3 +120,24 @@ async def test_a_call_outlives_hundreds_of_placed_calls_that_fail_at_once(server
         await asyncio.gather(*(place_some() for _ in range(4)))
         assert (await caller.bye()).status == 200
         assert ua_pid(server) == first_pid
+
+
+@pytest.mark.parametrize("unanswered", ["INVITE", "BYE"])
+async def test_calls_that_are_over_keep_nobody_out_while_pjsip_repeats_their_last_request(
+    server: Server, unanswered: str
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(NUM_CALLS):
+            if unanswered == "INVITE":
+                peer = await stack.enter_async_context(RawPeer())
+                await place(server, peer, timeout_s=60)
+                await peer.expect("INVITE")
+            else:
+                await (await stack.enter_async_context(RawCaller("silent", server.sip_port))).establish()
+        for call in await server.calls():
+            assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
+        assert (await invite_once("silent", server.sip_port)).status == 503, "PJSIP still repeats them"
+        async with asyncio.timeout(SILENT_S):
+            while (await invite_once("silent", server.sip_port)).status != 200:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.2)
+        assert (await invite_once("silent", server.sip_port)).status == 200

@@ -188,6 +188,7 @@ class CLibrary:
         self._pool_release = self.bind("pj_pool_release", None, pointer)
         self._from_pj = self.bind(_FROM_PJ, None, pointer, pointer)
         self.end_transaction = self.bind("pjsip_tsx_terminate", integer, pointer, integer)
+        self._end_invite = self.bind("pjsip_inv_terminate", integer, pointer, integer, integer)
         self._dialog_of = self.bind("pjsip_tsx_get_dlg", pointer, pointer)
         self._end_timer = self.bind("pjsip_timer_end_session", integer, pointer)
         self.set_log_level = self.bind("pj_log_set_level", None, integer)
@@ -433,6 +434,15 @@ class CLibrary:
         if not 0 <= state <= _DISCONNECTED:
             raise RuntimeError("a call's state is not where it is expected")
         return state == _DISCONNECTED
+
+    def end_call(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
+        """End the call of a dialog without a word to the far side; return whether there was one that was not over. Raises as
+        :meth:`drop_headers`.
+        """
+        if not self.has_dialog(call_id, local_tag, remote_tag):
+            return False
+        invite = self._invite_of(self._find_dialog(call_id, local_tag, remote_tag, 0))
+        return self._end_invite(invite, 408, 1) == 0  # 1: PJSUA is told, and lets its slot go
 
     def respond(self, rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         """Answer without a transaction (RFC 3261 §8.2.7)."""

@@ -58,7 +58,7 @@ def test_one_source_has_no_more_than_its_share() -> None:
 def test_two_sources_do_not_take_all_places() -> None:
     peers: dict[int, tuple[str, int]] = {}
     share = SourceShare(peers.get)
-    taken = []
+    taken: list[str] = []
     for source in ("192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"):
         first = len(taken)
         for number in range(first, first + MOST):

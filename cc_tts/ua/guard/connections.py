@@ -63,7 +63,7 @@ class SourceShare:
         self._peers: dict[int, Peer] = {}
 
     def take(self, accepted: int, num_free: int) -> bool:
-        """Return whether this socket may stay while so many places are free, and count it if so."""
+        """Return whether this socket may stay while ``num_free`` places are left, and count it if so."""
         # the number of a closed socket is that of another by now
         self._peers = {
             each: peer for each, peer in self._peers.items() if each != accepted and self._peer_of(each) == peer

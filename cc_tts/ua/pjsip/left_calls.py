@@ -11,7 +11,7 @@ from cc_tts.ua.guard.c_library import CLibrary
 REPEATED_FOR_NS: Final = 4 * NS_PER_S
 """A request is repeated at least this long: it is sent four times by then, after 0, 0.5, 1.5 and 3.5 s (RFC 3261 §17.1)."""
 _FORGOTTEN_NS: Final = 32 * NS_PER_S
-"""By then PJSIP has ended a request by itself (64 T1)."""
+"""After 64 T1 PJSIP has ended a request by itself (RFC 3261 §17.1)."""
 
 
 class LeftCalls:

@@ -16,7 +16,6 @@ from cc_tts.calls.prompts.utterance import Utterance, UtteranceError
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import LanguageUnsupported
 from cc_tts.speech.admission import AdmittedStream
-from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.prompt import AudioContent, Content, IncrementalContent, SilenceContent
 from cc_tts.speech.timing.spans import close_span, extend_spans
 from cc_tts.ua import messages
@@ -63,13 +62,35 @@ class Feeder:
         self._services.ua.send(messages.FinishUtterance(self._call_id, utterance.id))
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
-        """Synthesise. While the engine, or the tenant's share of it, is full, wait for a bounded time; then use the fallback
-        engine, if there is one. That a worker is full may only show once it was asked.
-        """
+        """Send the chunks of the content while the leg holds less than the window."""
         if self._bytes_left(utterance) <= 0:
             return
+        stream, place = self._stream(content, utterance), TextPlace()
+        try:
+            async for chunk in stream:
+                place = place.after(chunk.begins_source)
+                self._note(chunk, utterance, place, spans=spans)
+                while self._buffered_ms() > self._services.config.playout.window_ms:
+                    self.moved.clear()
+                    await self.moved.wait()
+                data = chunk.data[: self._bytes_left(utterance)]
+                if data:
+                    self._services.ua.send(messages.Audio(self._call_id, utterance.id), data)
+                utterance.fed_ms += self._format.ms_for_bytes(len(data))
+                stream.set_buffered_ms(self._buffered_ms())
+                if self._bytes_left(utterance) <= 0:
+                    return  # the rest was cut off, so its last span has no end
+            if spans:
+                close_span(utterance.spans, utterance.fed_ms)
+        finally:
+            await stream.cancel()
+
+    def _stream(self, content: Content, utterance: Utterance) -> AdmittedStream:
+        """Return the speech of the content. While the engine, or the tenant's share of it, is full, it waits for a bounded
+        time, then uses the fallback engine, if there is one. That a worker is full may only show once it was asked.
+        """
         services = self._services
-        stream = AdmittedStream(
+        return AdmittedStream(
             partial(
                 services.source.open,
                 content,
@@ -83,39 +104,8 @@ class Feeder:
             is_early=lambda: self._buffered_ms() > 0 or not self._is_heard(),
             reopens=not isinstance(content, AudioContent | IncrementalContent),
         )
-        try:
-            await self._send(stream, utterance, spans=spans)
-        finally:
-            await stream.cancel()
 
-    async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
-        """Send chunks to the leg while it holds less than the window."""
-        place = TextPlace()
-        async for chunk in stream:
-            self._note(chunk, utterance, spans=spans)
-            place = place.after(chunk.begins_source)
-            if (
-                chunk.refused_because
-            ):  # go on without words that no voice speaks; the utterance completes with the error
-                utterance.error = utterance.error or UtteranceError(LanguageUnsupported.code, chunk.refused_because)
-                self._told.refused(utterance, chunk, place)
-            if chunk.after_loss or chunk.gave_up_after is not None:
-                reason: types.RecoveryReason = "worker_lost" if chunk.after_loss else "runaway"
-                self._told.recovered(utterance, place if place.text_chunk >= 0 else FIRST_CHUNK, reason)
-            while self._buffered_ms() > self._services.config.playout.window_ms:
-                self.moved.clear()
-                await self.moved.wait()
-            data = chunk.data[: self._bytes_left(utterance)]
-            if data:
-                self._services.ua.send(messages.Audio(self._call_id, utterance.id), data)
-            utterance.fed_ms += self._format.ms_for_bytes(len(data))
-            stream.set_buffered_ms(self._buffered_ms())
-            if self._bytes_left(utterance) <= 0:
-                return  # the rest was cut off, so its last span has no end
-        if spans:
-            close_span(utterance.spans, utterance.fed_ms)
-
-    def _note(self, chunk: SpeechChunk, utterance: Utterance, *, spans: bool) -> None:
+    def _note(self, chunk: SpeechChunk, utterance: Utterance, place: TextPlace, *, spans: bool) -> None:
         """Note the information that comes with a chunk."""
         if utterance.first_pcm_ns is None and chunk.data:
             utterance.first_pcm_ns = self._services.clock.now_ns()
@@ -127,6 +117,12 @@ class Feeder:
         if chunk.awaits_text:
             close_span(utterance.spans, utterance.fed_ms)
             self._services.ua.send(messages.ExpectUnderrun(self._call_id, utterance.id))
+        if chunk.refused_because:  # the utterance goes on without these words, and completes with the error
+            utterance.error = utterance.error or UtteranceError(LanguageUnsupported.code, chunk.refused_because)
+            self._told.refused(utterance, chunk, place)
+        if chunk.after_loss or chunk.gave_up_after is not None:
+            reason: types.RecoveryReason = "worker_lost" if chunk.after_loss else "runaway"
+            self._told.recovered(utterance, place if place.text_chunk >= 0 else FIRST_CHUNK, reason)
 
     def _bytes_left(self, utterance: Utterance) -> int:
         """Return how much more audio of the utterance may be sent."""

@@ -356,11 +356,8 @@ class PromptPlayer:
             self._services.utterances.forget((oldest,))
 
     def _stop_feeding(self, utterance: Utterance) -> None:
-        """Cancel the utterance's feed, unless this runs inside the feed, which still has to free its stream."""
         if self._feeding is not None and self._feeding[0] is utterance:
-            task = self._feeding[1]
-            if task is not asyncio.current_task():
-                task.cancel()
+            self._feeding[1].cancel()
 
     def _next(self) -> None:
         """Begin to feed the next utterance if its turn has come."""
@@ -377,12 +374,19 @@ class PromptPlayer:
             self._start_first()
             start_ms = self._feeder.start_ms(utterance.prompt.content)
             self._services.ua.tell(messages.BeginUtterance(self._call_id, utterance.id, start_ms))
-            task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}", context=utterance.context)
+            feed = self._feeder.feed(utterance)
+            task = asyncio.create_task(feed, name=f"feed {utterance.id}", context=utterance.context)
             self._feeding = (utterance, task)
-            task.add_done_callback(self._fed)
+            task.add_done_callback(partial(self._fed, utterance), context=utterance.context)
 
-    def _fed(self, _task: asyncio.Task[None]) -> None:
+    def _fed(self, utterance: Utterance, task: asyncio.Task[None]) -> None:
+        """Feed the next utterance. Whatever broke, this one completes and the call stays up. If the UA process died,
+        the end of the call completes it.
+        """
         self._feeding = None
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and not isinstance(error, UserAgentUnavailable):
+            self._fail(utterance, error)
         self._next()
 
     def _start_first(self) -> None:
@@ -392,14 +396,6 @@ class PromptPlayer:
             head.machine.fire(UtteranceEvent.START)
             if head.has_waited:
                 head.origin_ns = self._services.clock.now_ns()
-
-    async def _feed(self, utterance: Utterance) -> None:
-        try:
-            await self._feeder.feed(utterance)
-        except UserAgentUnavailable:
-            return  # the UA process died, which ends the call and completes the utterance with it
-        except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call stays up
-            self._fail(utterance, error)
 
     def _fail(self, utterance: Utterance, error: Exception) -> None:
         known = error if isinstance(error, CcTtsError) else EngineFailed()

@@ -207,7 +207,8 @@ class RecordingFile:
                 self._num_written = max(0, self._num_written - ROOM_BYTES // self._format.frame_bytes)
                 self._cut()  # the end of the audio makes room for the note: without it the recording would go on for ever
                 self._note("failed", "disk_full")
-        os.close(self._file)
+        with contextlib.suppress(OSError):  # a network disk may refuse even that, and what was written is known by now
+            os.close(self._file)
         return self.info
 
     def _cut(self) -> None:

@@ -367,3 +367,14 @@ def test_one_recording_that_cannot_be_read_does_not_hide_the_others(tmp_path: Pa
     assert [info.recording_id for info in store.newest("", limit=9)] == ["good"]
     with pytest.raises(IsADirectoryError):
         store.find("bad", "")
+
+
+def test_a_file_that_the_disk_has_lost_is_reported_as_failed(tmp_path: Path) -> None:
+    """Even closing it fails then, and without a report the recording would go on for ever."""
+    file = RecordingFile(plan(tmp_path))
+    frames(file, 10)
+    part = str(tmp_path / "r1.wav.part")
+    (number,) = [int(each.name) for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each) == part]
+    os.close(number)
+    info = file.finish("stopped")
+    assert (info.state, info.reason) == ("failed", "storage_error")

@@ -42,15 +42,19 @@ EXIT_WRONG: Final = 2
 
 
 class ProgressEvents:
-    """Events in the order in which they happened: the end of a talkspurt is known only when the pause after it is over."""
+    """Events in the order in which they happened: the end of a talkspurt is known only when the pause after it is over.
+    ``only_errors``: no progress is shown; errors are, else a recording would be missing without a word.
+    """
 
     HELD_NS: Final = 2 * PAUSE_MS * NS_PER_MS
 
-    def __init__(self) -> None:
+    def __init__(self, *, only_errors: bool = False) -> None:
+        self._only_errors = only_errors
         self._held: list[dict[str, Any]] = []
 
     def add(self, event: dict[str, Any]) -> None:
-        bisect.insort(self._held, event, key=lambda each: each["at_ns"])
+        if event["event"] == "error" or not self._only_errors:
+            bisect.insort(self._held, event, key=lambda each: each["at_ns"])
 
     def due(self, now_ns: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield the entries that no other can precede any more, oldest first; without ``now_ns`` all: the call is over."""
@@ -63,9 +67,8 @@ def _run_call(
 ) -> SoftphoneReport:
     """Dial and stay until the call is over, progress to standard error; every wait in it has a named timeout."""
     origin_ns = clock.now_ns()
-    progress = ProgressEvents()
+    progress = ProgressEvents(only_errors=arguments.is_quiet or arguments.json == "-")
     speak = arguments.speak
-    is_shown = not (arguments.is_quiet or arguments.json == "-")
     call = phone.dial(arguments.plan)
     if probe is not None:
         probe.begin(call)
@@ -76,7 +79,7 @@ def _run_call(
             probe.work()
         for event in phone.poll():
             if event["event"] == "report":
-                _print(progress.due(), origin_ns, is_shown=is_shown)
+                _print(progress.due(), origin_ns)
                 report: SoftphoneReport = event["report"]
                 if speak is not None:
                     report.speak = speak.finish(report.talkspurts)
@@ -84,15 +87,14 @@ def _run_call(
             progress.add(event)
             if event["event"] == "answered" and speak is not None:
                 speak.start(event["sip_call_id"], clock)
-        _print(progress.due(clock.now_ns()), origin_ns, is_shown=is_shown)
+        _print(progress.due(clock.now_ns()), origin_ns)
 
 
-def _print(events: Iterator[dict[str, Any]], origin_ns: int, *, is_shown: bool) -> None:
+def _print(events: Iterator[dict[str, Any]], origin_ns: int) -> None:
     for event in events:
         words = (event.get(key) for key in ("event", "digit", "result", "sip_code", "reason", "detail"))
         at_s = ms_between(origin_ns, event["at_ns"]) / 1000
-        if is_shown:
-            sys.stderr.write(f"{at_s:8.3f} s  {' '.join(str(word) for word in words if word)}\n")
+        sys.stderr.write(f"{at_s:8.3f} s  {' '.join(str(word) for word in words if word)}\n")
 
 
 def begin() -> tuple[IO[bytes], Callable[[], bool]]:

@@ -193,7 +193,8 @@ def figures(report: SoftphoneReport) -> list[tuple[str, str]]:
         accepted, speech = _ms(speak.post_to_accepted_ms), _ms(speak.accepted_to_speech_ms)
         rows.append(("speak", speak.error or f"accepted after {accepted}, first speech {speech} later"))
     if report.recording is not None:
-        rows.append(("recording", f"{report.recording.file}  {report.recording.duration_ms / 1000:.2f} s"))
+        rest = ", and the rest is left out" if report.recording.is_truncated else ""
+        rows.append(("recording", f"{report.recording.file}  {report.recording.duration_ms / 1000:.2f} s{rest}"))
     return rows
 
 

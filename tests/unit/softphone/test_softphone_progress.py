@@ -18,3 +18,10 @@ def test_what_is_known_late_comes_in_its_place() -> None:
     assert late == ["answered", "speech_end", "dtmf_sent"]
     assert [event["event"] for event in progress.due()] == ["ended"]
     assert list(progress.due()) == []
+
+
+def test_errors_are_said_even_where_no_progress_is() -> None:
+    progress = ProgressEvents(only_errors=True)
+    for name in ("dialing", "error", "ended"):
+        progress.add({"event": name, "at_ns": 0})
+    assert [event["event"] for event in progress.due()] == ["error"]

@@ -61,6 +61,11 @@ def test_table_for_an_answered_call() -> None:
         assert part in text
 
 
+def test_the_table_says_that_a_recording_is_not_whole() -> None:
+    cut = call_report(recording=RecordingReport("a.wav", 3_600_000.0, 1, is_truncated=True))
+    assert "a.wav  3600.00 s, and the rest is left out" in cut.table()
+
+
 def test_table_for_a_refused_call_has_no_media_rows() -> None:
     text = call_report(
         answered_at_ns=None, ending=SoftphoneEnding("refused", "them", 503, "Service Unavailable", 5)

@@ -30,6 +30,9 @@ from cc_tts.ua.guard.limits import PeerList
 BYE_TIMEOUT_S: Final = 1.0
 """How long the process waits at the end for answers to its BYEs (unmeasured)."""
 
+LOG_REFUSED_INTERVAL_S: Final = 10.0
+"""Of strangers one is named in this time, however many come (unmeasured)."""
+
 log = logs.get("cc_tts.mrcp")
 
 
@@ -41,6 +44,7 @@ class MrcpServer:
         self._peers = PeerList(settings.mrcp.allowed_peers)
         self._ports: dict[str, int] = {}
         self._tls: ssl.SSLContext | None = None
+        self._log_refused_from_s = 0.0
         self.control = Control(self._may_connect, idle_timeout_s=settings.mrcp.idle_timeout_s)
         self.calls = MrcpCalls(settings, self.control, MonotonicClock(), tell)
         self.sip = SipServer(
@@ -49,7 +53,14 @@ class MrcpServer:
         self._listener = SipListener(self.sip.receive, self._may_connect)
 
     def _may_connect(self, host: str) -> bool:
-        return host in self._peers
+        """Return whether this address may connect. The log names one that may not, since it gets no answer."""
+        if host in self._peers:
+            return True
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._log_refused_from_s:
+            self._log_refused_from_s = now_s + LOG_REFUSED_INTERVAL_S
+            log.warning("mrcp_peer_refused", source=host, setting="mrcp.allowed_peers")
+        return False
 
     def _contact(self, flow: Flow) -> str:
         host = self._settings.sip.public_address or flow.local_host

@@ -17,6 +17,7 @@ from cc_tts.mrcp.__main__ import MrcpServer
 from cc_tts.mrcp.messages import MrcpSettings, Renew
 from cc_tts.mrcp.sip.request import SipRefusal
 from lab.certificates import Authority
+from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -64,11 +65,15 @@ async def test_who_may_connect_changes_at_once() -> None:
     async with running(TlsConfig(), "udp", "tcp") as (server, ports):
         assert ports["sip_udp"] == ports["sip_tcp"]
         server.take(Renew(("192.0.2.0/24",), TlsConfig()), b"")
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(ports["control"]))
-        async with asyncio.timeout(2):
-            with contextlib.suppress(ConnectionError):
-                assert await reader.read() == b""
-        writer.close()
+        with capture_logs() as lines:
+            for _ in range(3):
+                reader, writer = await asyncio.open_connection("127.0.0.1", int(ports["control"]))
+                async with asyncio.timeout(2):
+                    with contextlib.suppress(ConnectionError):
+                        assert await reader.read() == b""
+                writer.close()
+        (told,) = lines
+        assert (told["event"], told["source"]) == ("mrcp_peer_refused", "127.0.0.1")
 
 
 async def test_no_session_begins_while_the_process_ends() -> None:

@@ -9,29 +9,19 @@ Each arrow is a wait with a bound and a name. Runs on: the SIP thread, a step be
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
 from cc_tts.softphone.probe.ear import PAUSE_MS, WAIT_MS, Ear
-from cc_tts.softphone.probe.plan import INTERRUPT_AFTER_S, KEY_WAIT_S, MAX_WORDS_S, CallerWords, ProbePlan
+from cc_tts.softphone.probe.plan import ENCODERS, INTERRUPT_AFTER_S, KEY_WAIT_S, MAX_WORDS_S, CallerWords, ProbePlan
+from cc_tts.softphone.rtp.packets import Keypress, event_code
 from cc_tts.softphone.rtp.receiver import Interval
+
+if TYPE_CHECKING:
+    from cc_tts.softphone.call import SoftphoneCall
 
 Wait = Literal["greeting", "end of the greeting", "words", "answer", "stop", "end of the answer"]
 Steps = Generator[None, None, bool]
-
-
-class CallerLine(Protocol):
-    """The telephone line of the caller."""
-
-    @property
-    def said(self) -> list[Interval]:
-        """All that the caller has said so far; the last one has no end (``None``) while it is being said."""
-
-    def speak(self, pcm: bytes) -> None:
-        """Begin to say 16-bit PCM at 8 kHz."""
-
-    def press_key(self, digit: str) -> None:
-        """Press a key; raises ``ValueError`` with the reason if that is not possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +34,11 @@ class Expired:
 
 
 class Caller:
-    """Speaks according to the plan, and notes events that did not come."""
+    """Speaks into ``call`` according to the plan, and notes events that did not come."""
 
-    def __init__(self, plan: ProbePlan, words: CallerWords, *, line: CallerLine, ear: Ear, clock: Clock) -> None:
+    def __init__(self, plan: ProbePlan, words: CallerWords, *, call: "SoftphoneCall", ear: Ear, clock: Clock) -> None:
         self._plan, self._words = plan, words
-        self._line, self._ear, self._clock = line, ear, clock
+        self._call, self._ear, self._clock = call, ear, clock
         self.spoken: list[bytes] = []
         """The words that were said, in order."""
         self.expired: list[Expired] = []
@@ -82,17 +72,17 @@ class Caller:
 
     def _say(self, pcm: bytes) -> Steps:
         """Say words and wait for the answer; return whether they were said and the agent fell silent for them."""
-        was_speaking, count = self._ear.is_speaking, len(self._line.said)
-        self._line.speak(pcm)
+        was_speaking, count = self._ear.is_speaking, len(self._call.said)
+        self._call.say(ENCODERS[self._call.plan.codec](pcm))
         self.spoken.append(pcm)
         has_said = yield from self._until(
-            lambda: len(self._line.said) > count and self._line.said[count].end_ns is not None,
+            lambda: len(self._call.said) > count and self._call.said[count].end_ns is not None,
             "words",
             MAX_WORDS_S + self._plan.wait_s,
         )
         if not has_said:
             return False
-        said = self._line.said[count]
+        said = self._call.said[count]
         if was_speaking and not (
             yield from self._until(lambda: self._is_quiet() or self._ear.begun_ns > said.begin_ns, "stop")
         ):
@@ -103,7 +93,7 @@ class Caller:
     def _press(self) -> Generator[None, None, None]:
         """Press the key, and give the agent time to react: most agents do nothing then, which is no fault."""
         try:
-            self._line.press_key(self._plan.key)
+            self._call.press([Keypress(event_code(self._plan.key))])
         except ValueError as error:
             self.remarks.append(f"the key was not pressed: {error}")
         else:

@@ -15,12 +15,12 @@ from cc_tts.softphone.probe.caller import Caller
 from cc_tts.softphone.probe.cuts import abrupt_end, holes, levels_of
 from cc_tts.softphone.probe.ear import PAUSE_MS, Ear
 from cc_tts.softphone.probe.picture import picture_of_probe
-from cc_tts.softphone.probe.plan import ENCODERS, CallerWords, ProbePlan
+from cc_tts.softphone.probe.plan import CallerWords, ProbePlan
 from cc_tts.softphone.probe.report import CutWord, DetectorReport, ProbeReport, probe_report
 from cc_tts.softphone.probe.turns import Act, Stretch, turns_of
 from cc_tts.softphone.report import SoftphoneReport
-from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
-from cc_tts.softphone.rtp.receiver import Interval, Packet
+from cc_tts.softphone.rtp.packets import RATE_HZ
+from cc_tts.softphone.rtp.receiver import Packet
 from cc_tts.vad.detector import VoiceDetector
 from cc_tts.vad.silero import SileroModel, find_model
 
@@ -37,41 +37,24 @@ class Probe:
         self._errors = [error_of(model, pcm) for pcm in (words.sentence, words.interruption)]
         self._ear = Ear(VoiceDetector(model, RATE_HZ))
         self._packets: deque[Packet] = deque()  # the RTP thread adds to it
-        self._caller = Caller(plan, words, line=self, ear=self._ear, clock=clock)
-        self._script = self._caller.script()
         self._has_said_all = False
-        self._call: SoftphoneCall | None = None
 
     def begin(self, call: SoftphoneCall) -> None:
+        """Begin with the call that was dialled; all else follows this."""
         self._call = call
+        self._caller = Caller(self._plan, self._words, call=call, ear=self._ear, clock=self._clock)
+        self._script = self._caller.script()
         call.listen(self._packets.append)
 
     def work(self) -> None:
         """Process the audio that has arrived, and take the next step of the conversation."""
         call = self._call
-        assert call is not None
         now_ns = self._clock.now_ns()
         self._hear()
         self._ear.pass_time(now_ns)
         if call.facts.is_connected and not call.facts.ended_ns and next(self._script, True):
             self._has_said_all = True
             call.hang_up()
-
-    # the caller's line ----------------------------------------------------------------------------------------------
-
-    @property
-    def said(self) -> list[Interval]:
-        assert self._call is not None
-        return self._call.said
-
-    def speak(self, pcm: bytes) -> None:
-        assert self._call is not None
-        self._call.say(ENCODERS[self._call.plan.codec](pcm))
-
-    def press_key(self, digit: str) -> None:
-        """Press a key by RFC 4733; raises ``ValueError``."""
-        assert self._call is not None
-        self._call.press([Keypress(event_code(digit))])
 
     # the report -----------------------------------------------------------------------------------------------------
 
@@ -104,7 +87,7 @@ class Probe:
     def picture(self, report: ProbeReport, heard: Path | None, folder: Path) -> CallPicture:
         """The picture of the report; what the caller said goes to a file in ``folder``. Raises ``OSError``."""
         said, pcm, origin_ns = folder / "said.wav", bytearray(), report.call.answered_at_ns or report.call.invite_at_ns
-        for each, words in zip(self.said, self._caller.spoken, strict=False):
+        for each, words in zip(self._call.said, self._caller.spoken, strict=False):
             begin = (each.begin_ns - origin_ns) * RATE_HZ // NS_PER_S * BYTES_PER_SAMPLE
             pcm += bytes(max(0, begin - len(pcm))) + words
         wav_file.write(said, bytes(pcm), rate_hz=RATE_HZ, is_private=True)
@@ -123,7 +106,7 @@ class Probe:
                 begin_ms=ms_between(origin_ns, each.begin_ns),
                 end_ms=ms_between(origin_ns, each.end_ns or call.ended_at_ns),
             )
-            for each in self.said
+            for each in self._call.said
         ]
         pressed = [Act(what="key", begin_ms=key.at_ms, end_ms=key.at_ms) for key in call.dtmf_sent]
         return sorted((*spoken, *pressed), key=lambda act: act.begin_ms)

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from cc_tts.clock import NS_PER_MS
+from cc_tts.softphone.plan import DialPlan
 from cc_tts.softphone.probe.caller import Caller
 from cc_tts.softphone.probe.ear import PAUSE_MS
 from cc_tts.softphone.probe.plan import CallerWords, ProbePlan
+from cc_tts.softphone.rtp.packets import Keypress
 from cc_tts.softphone.rtp.receiver import Interval
 
 pytestmark = pytest.mark.unit
@@ -19,6 +21,8 @@ STEP_MS = 20
 class Agent:
     """An agent, its line and the time in one; ``temper`` is asked every 20 ms whether it speaks."""
 
+    plan = DialPlan(uri="sip:agent@127.0.0.1")
+
     def __init__(self, temper: "Callable[[Agent], bool]", **plan: object) -> None:
         self.temper = temper
         self.now_ms = 0
@@ -26,7 +30,7 @@ class Agent:
         self.keys: list[str] = []
         self.speech: list[list[int]] = []  # begin, and the last instant with speech
         self.takes_keys = True
-        self.caller = Caller(ProbePlan(**plan), WORDS, line=self, ear=self, clock=self)  # type: ignore[arg-type]
+        self.caller = Caller(ProbePlan(**plan), WORDS, call=self, ear=self, clock=self)  # type: ignore[arg-type]
 
     def run(self, limit_s: int = 300) -> list[str]:
         """The whole script; returns the waits that were in vain."""
@@ -42,13 +46,13 @@ class Agent:
     def now_ns(self) -> int:
         return self.now_ms * NS_PER_MS
 
-    def speak(self, pcm: bytes) -> None:
-        self.sent.append((self.now_ms, self.now_ms + len(pcm) // 16))
+    def say(self, octets: bytes) -> None:
+        self.sent.append((self.now_ms, self.now_ms + len(octets) // 8))
 
-    def press_key(self, digit: str) -> None:
+    def press(self, keys: list[Keypress]) -> None:
         if not self.takes_keys:
             raise ValueError("no DTMF now")
-        self.keys.append(digit)
+        self.keys += [key.digit for key in keys]
 
     @property
     def said(self) -> list[Interval]:

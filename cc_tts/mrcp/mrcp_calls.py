@@ -13,7 +13,7 @@ import itertools
 import secrets
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from cc_tts import logs
@@ -27,7 +27,7 @@ from cc_tts.mrcp.rtp.line import RtpLine, RtpTarget
 from cc_tts.mrcp.rtp.pacer import Pacer
 from cc_tts.mrcp.sip import sdp
 from cc_tts.mrcp.sip.request import SipRefusal
-from cc_tts.mrcp.sip.sdp import AcceptedMedia, OfferedMedia
+from cc_tts.mrcp.sip.sdp import OfferedMedia
 from cc_tts.mrcp.sip.server import Dialog
 from cc_tts.processes.channel import Message
 
@@ -82,42 +82,29 @@ class MrcpCall:
         is_speaking = self.synthesizer is not None and self.synthesizer.num_speaks > 0
         if codec is not None and is_speaking and codec.rate_hz != self.line.spoken_rate_hz:
             raise SipRefusal(488, "The sample rate stays while a request is spoken")
-        accepted = self._accepted(read, control, audio, codec)
+        self._apply(control, audio, codec)
         self._version += 1
-        return sdp.answer(read, accepted, address=self._address, sdp_id=self._sdp_id, version=self._version)
+        return sdp.answer(
+            read, channel=self.channel_id, address=self._address, sdp_id=self._sdp_id, version=self._version
+        )
 
     @property
     def _address(self) -> str:
         return self._calls.settings.sip.public_address or self.dialog.flow.local_host
 
-    def _accepted(
-        self,
-        offer: Sequence[OfferedMedia],
-        wanted: OfferedMedia | None,
-        audio: OfferedMedia | None,
-        codec: Codec | None,
-    ) -> tuple[AcceptedMedia, ...]:
-        if audio is None or codec is None:
-            self.line.target = None
-        else:
+    def _apply(self, control: OfferedMedia | None, audio: OfferedMedia | None, codec: Codec | None) -> None:
+        """Use these media of an offer, and accept them."""
+        self.line.target = None
+        if audio is not None and codec is not None:
+            audio.accepted_port = self.line.port
             address = audio.address or self.dialog.flow.peer[0]
             self.line.target = RtpTarget(address, audio.port, codec, is_active=audio.is_heard)
-        if wanted is None:
+        if control is None:
             self._close_channel("released")
-        elif self.synthesizer is None:
+            return
+        control.accepted_port = self._calls.control_ports[control.is_tls]
+        if self.synthesizer is None:
             self.synthesizer = self._open_channel()
-        found = []
-        for media in offer:
-            if media is wanted and self.synthesizer is not None:
-                found.append(
-                    AcceptedMedia(self._calls.control_ports[media.is_tls], channel=self.synthesizer.channel_id)
-                )
-            elif media is audio:
-                direction = "sendonly" if media.is_heard else "inactive"
-                found.append(AcceptedMedia(self.line.port, codec=codec, direction=direction))
-            else:
-                found.append(AcceptedMedia(channel=self.channel_id))
-        return tuple(found)
 
     def end(self, reason: str) -> None:
         self._close_channel(reason)

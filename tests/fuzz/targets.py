@@ -375,8 +375,9 @@ def mrcp(data: bytes) -> None:
 
 def mrcp_offer(data: bytes) -> None:
     offer = mrcp_sdp.read(data.decode("utf-8", "surrogateescape"))
-    accepted = tuple(mrcp_sdp.AcceptedMedia() for _ in offer)
-    answer = mrcp_sdp.answer(offer, accepted, address="192.0.2.7", sdp_id=1, version=1)
+    for each in offer:
+        each.accepted_port = 1544 * len(data) % 3
+    answer = mrcp_sdp.answer(offer, channel="abc@speechsynth", address="192.0.2.7", sdp_id=1, version=1)
     assert answer.count("\r\nm=") == len(offer)
 
 

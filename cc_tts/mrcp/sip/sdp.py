@@ -50,6 +50,8 @@ class OfferedMedia:
     direction: str = ""
     cmids: list[str] = field(default_factory=list)
     """The ``mid`` of each media line that a control line belongs to (RFC 6787 §4.4)."""
+    accepted_port: int = 0
+    """Our port for it, in the answer; 0 refuses it."""
 
     @property
     def is_control(self) -> bool:
@@ -151,40 +153,30 @@ def _address(lines: list[str], otherwise: str) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedMedia:
-    """The answer to one ``m=`` line of the offer. A port of 0 refuses it; ``channel`` names the session even then."""
-
-    port: int = 0
-    channel: str = ""
-    codec: Codec | None = None
-    direction: str = ""
-
-
-def answer(
-    offer: Sequence[OfferedMedia], accepted: Sequence[AcceptedMedia], *, address: str, sdp_id: int, version: int
-) -> str:
-    """Return our answer, with an ``m=`` section for each one of the offer, in its order (RFC 3264 §6)."""
+def answer(offer: Sequence[OfferedMedia], *, channel: str, address: str, sdp_id: int, version: int) -> str:
+    """Return our answer, with an ``m=`` section for each one of the offer, in its order (RFC 3264 §6). ``channel`` is that
+    of our synthesiser, and names the session even where it is refused.
+    """
     head = ["v=0", f"o=cc-tts {sdp_id} {version} IN IP4 {address}", "s=-", f"c=IN IP4 {address}", "t=0 0"]
-    sections = (line for media, each in zip(offer, accepted, strict=True) for line in _section(media, each))
+    sections = (line for media in offer for line in _section(media, channel))
     return "".join(f"{line}\r\n" for line in (*head, *sections))
 
 
-def _section(media: OfferedMedia, accepted: AcceptedMedia) -> Iterator[str]:
+def _section(media: OfferedMedia, channel: str) -> Iterator[str]:
+    codec = media.codec() if media.accepted_port else None
     if media.is_control:
-        yield f"m=application {accepted.port} {media.protocol} 1"
-        if accepted.port:
+        yield f"m=application {media.accepted_port} {media.protocol} 1"
+        if media.accepted_port:
             connection = "existing" if media.attributes.get("connection", "").lower() == "existing" else "new"
-            yield from ("a=setup:passive", f"a=connection:{connection}", f"a=channel:{accepted.channel}")
+            yield from ("a=setup:passive", f"a=connection:{connection}", f"a=channel:{channel}")
         elif _TOKEN.fullmatch(resource := media.attributes.get("resource", "")):
             # UniMRCP knows its session by the first control line of all, also if that is refused
-            yield f"a=channel:{accepted.channel.partition('@')[0]}@{resource}"
+            yield f"a=channel:{channel.partition('@')[0]}@{resource}"
         yield from (f"a=cmid:{each}" for each in media.cmids if _TOKEN.fullmatch(each))
-    elif accepted.codec is not None:
-        codec = accepted.codec
-        yield f"m=audio {accepted.port} RTP/AVP {codec.payload_type}"
+    elif codec is not None:
+        yield f"m=audio {media.accepted_port} RTP/AVP {codec.payload_type}"
         yield f"a=rtpmap:{codec.payload_type} {codec.name}/{codec.rate_hz}"
-        yield from (f"a={accepted.direction}", "a=ptime:20")
+        yield from (f"a={'sendonly' if media.is_heard else 'inactive'}", "a=ptime:20")
     else:
         yield f"m={media.kind} 0 {media.protocol} {' '.join(media.formats) or '0'}"
     if _TOKEN.fullmatch(mid := media.attributes.get("mid", "")):  # UniMRCP takes a line without it for 0 from then on

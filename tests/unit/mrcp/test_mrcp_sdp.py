@@ -5,9 +5,10 @@ import pytest
 from cc_tts.mrcp.rtp.codecs import Codec
 from cc_tts.mrcp.sip import sdp
 from cc_tts.mrcp.sip.request import SipRefusal
-from cc_tts.mrcp.sip.sdp import AcceptedMedia
 
 pytestmark = pytest.mark.unit
+
+CHANNEL = "abc@speechsynth"
 
 HEAD = "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\n"
 CONTROL = "m=application 9 TCP/MRCPv2 1\r\na=setup:active\r\na=connection:new\r\na=resource:speechsynth\r\na=cmid:1\r\n"
@@ -80,13 +81,8 @@ def test_what_is_no_description_is_an_error(text: str) -> None:
 def test_the_answer_has_a_section_for_each_of_the_offer_in_its_order() -> None:
     recognizer = CONTROL.replace("speechsynth", "speechrecog").replace("cmid:1", "cmid:2")
     offer = sdp.read(HEAD + CONTROL + recognizer + AUDIO + "m=video 5000 RTP/AVP 99\r\n")
-    accepted = (
-        AcceptedMedia(1544, channel="abc@speechsynth"),
-        AcceptedMedia(channel="abc@speechsynth"),
-        AcceptedMedia(17_000, codec=Codec("PCMU", 8000, 0), direction="sendonly"),
-        AcceptedMedia(),
-    )
-    assert sdp.answer(offer, accepted, address="192.0.2.7", sdp_id=5, version=2).split("\r\n") == [
+    offer[0].accepted_port, offer[2].accepted_port = 1544, 17_000
+    assert sdp.answer(offer, channel=CHANNEL, address="192.0.2.7", sdp_id=5, version=2).split("\r\n") == [
         "v=0", "o=cc-tts 5 2 IN IP4 192.0.2.7", "s=-", "c=IN IP4 192.0.2.7", "t=0 0",
         "m=application 1544 TCP/MRCPv2 1", "a=setup:passive", "a=connection:new", "a=channel:abc@speechsynth", "a=cmid:1",
         "m=application 0 TCP/MRCPv2 1", "a=channel:abc@speechrecog", "a=cmid:2",
@@ -97,12 +93,11 @@ def test_the_answer_has_a_section_for_each_of_the_offer_in_its_order() -> None:
 
 def test_a_line_that_is_refused_keeps_its_name_as_unimrcp_writes_0_in_its_next_offer_otherwise() -> None:
     recognizer = "m=audio 4002 RTP/AVP 0 8 9 96 101\r\na=sendonly\r\na=ptime:20\r\na=mid:2\r\n"
-    answer = sdp.answer(sdp.read(HEAD + recognizer), (AcceptedMedia(),), address="192.0.2.7", sdp_id=1, version=1)
+    answer = sdp.answer(sdp.read(HEAD + recognizer), channel=CHANNEL, address="192.0.2.7", sdp_id=1, version=1)
     assert answer.endswith("m=audio 0 RTP/AVP 0 8 9 96 101\r\na=mid:2\r\n")
     offer = sdp.read(HEAD + CONTROL.replace("cmid:1", "cmid:1 a=channel:x"))
-    answer = sdp.answer(
-        offer, (AcceptedMedia(1544, channel="abc@speechsynth"),), address="192.0.2.7", sdp_id=1, version=1
-    )
+    offer[0].accepted_port = 1544
+    answer = sdp.answer(offer, channel=CHANNEL, address="192.0.2.7", sdp_id=1, version=1)
     assert "cmid" not in answer, "what the client names cannot add a line"
 
 

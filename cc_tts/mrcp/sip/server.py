@@ -101,12 +101,10 @@ class SipServer:
             return
         if request.method == "ACK":
             self._ack(request)
-        elif not self._transactions.repeats(request) and self._may_come(request):
+            return
+        has_room = request.method == "BYE" or not self._transactions.is_full  # what ends a dialog always passes
+        if not self._transactions.repeats(request) and has_room:
             self._serve(request)
-
-    def _may_come(self, request: SipRequest) -> bool:
-        """Return whether there is room for a transaction; requests that end a dialog always pass."""
-        return request.method == "BYE" or not self._transactions.is_full
 
     def _serve(self, request: SipRequest) -> None:
         try:
@@ -239,15 +237,11 @@ class SipServer:
         if request.cseq <= dialog.cseq:
             raise SipRefusal(500, "CSeq is lower than that of the last request")
         dialog.cseq = request.cseq
-        dialog.flow = self._move(dialog, request.flow)
-        return dialog
-
-    def _move(self, dialog: Dialog, flow: Flow) -> Flow:
-        """Note that the client may use another connection or transport from now on."""
-        if flow is not dialog.flow:
+        if request.flow is not dialog.flow:  # the client may use another connection or transport from now on
             _hold(dialog.flow, -1)
-            _hold(flow, 1)
-        return flow
+            _hold(request.flow, 1)
+            dialog.flow = request.flow
+        return dialog
 
     def _end(self, dialog: Dialog, reason: str) -> None:
         if self._dialogs.pop(dialog.key, None) is None:

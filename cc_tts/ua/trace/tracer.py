@@ -38,6 +38,9 @@ _CSEQ_METHOD: Final = re.compile(rb"^cseq[ \t]*:\s*\d+[ \t]+([A-Za-z]+)", re.IGN
 _NOT_OF_CALLS: Final = frozenset({b"REGISTER", b"OPTIONS", b"PUBLISH", b"SUBSCRIBE"})
 _ANY: Final = frozenset({"0.0.0.0", "::"})
 
+Media = tuple[str, hep.Address, hep.Address]
+"""The Call-ID of a leg, and the local and the remote address of its RTCP."""
+
 log = logs.get(__name__)
 
 
@@ -188,10 +191,12 @@ class SipTracer:
                     self._ring.know(sip_call_id)
             case messages.QualityReport(call_id=call_id) if self._sender is not None:
                 if not self._round % QUALITY_INTERVAL and (leg := self._legs.get(call_id)) is not None:
-                    self._tell_quality(leg, message.quality)
-            case messages.CallEnded() if self._sender is not None:
-                leg = self._legs.get(message.call_id)
-                self._send_record(message, "" if leg is None else leg.dialog[0])
+                    self._send_figures({"type": "quality"}, hep.QUALITY, call_id, _media_of(leg), message.quality)
+            case messages.CallEnded(call_id=call_id) if self._sender is not None:
+                leg, local = self._legs.get(call_id), self._local("udp", "127.0.0.1")
+                record = {"type": "call", "ended_by": message.ended_by, "sip_code": message.sip_code}
+                media = "" if leg is None else leg.dialog[0], local, local
+                self._send_figures(record, hep.LOG, call_id, media, message.quality)
         self._report(message)
 
     def on_rtcp(self, stream: int, packet: bytes, is_sent: bool) -> None:  # noqa: FBT001 - a callback
@@ -208,32 +213,18 @@ class SipTracer:
                 source, target = (local, remote) if is_sent else (remote, local)
                 self._send(report, hep.RTCP, "udp", source, target, sip_call_id, at_ns=at_ns)
 
-    def _tell_quality(self, leg: Any, quality: Quality) -> None:
-        if (media := _media_of(leg)) is not None:
-            sip_call_id, local, remote = media
-            self._send_figures({"type": "quality"}, hep.QUALITY, leg.call_id, sip_call_id, quality, local, remote)
-
-    def _send_record(self, ended: messages.CallEnded, sip_call_id: str) -> None:
-        local = self._local("udp", "127.0.0.1")
-        record = {"type": "call", "ended_by": ended.ended_by, "sip_code": ended.sip_code}
-        self._send_figures(record, hep.LOG, ended.call_id, sip_call_id, ended.quality, local, local)
-
     def _send_figures(
-        self,
-        record: dict[str, Any],
-        kind: int,
-        call_id: str,
-        sip_call_id: str,
-        quality: Quality,
-        source: hep.Address,
-        target: hep.Address,
+        self, record: dict[str, Any], kind: int, call_id: str, media: Media | None, quality: Quality
     ) -> None:
+        if media is None:
+            return
+        sip_call_id, local, remote = media
         record |= {"call_id": call_id, "sip_call_id": sip_call_id, "quality": msgspec.to_builtins(quality)}
         figures = {"mos": quality.mos, "jitter_ms": quality.jitter_ms}
-        self._send(msgspec.json.encode(record), kind, "udp", source, target, sip_call_id, **figures)
+        self._send(msgspec.json.encode(record), kind, "udp", local, remote, sip_call_id, **figures)
 
-    def _find_media(self, stream: int) -> tuple[str, hep.Address, hep.Address] | None:
-        """Return the Call-ID of the leg with this stream, and the addresses of its RTCP."""
+    def _find_media(self, stream: int) -> Media | None:
+        """Return the media of the leg with this stream."""
         leg = self._legs.get(self._streams.get(stream, ""))
         if leg is None or leg.media.stream != stream:
             # a stream that has ended sends its BYE yet; another call's may be at its address by then
@@ -251,8 +242,8 @@ class SipTracer:
             self._report(messages.HepCounts(sent=sent, dropped=dropped))
 
 
-def _media_of(leg: Any) -> tuple[str, hep.Address, hep.Address] | None:
-    """Return the Call-ID of a leg, and the local and remote address of its RTCP; ``None`` while unknown."""
+def _media_of(leg: Any) -> Media | None:
+    """Return the media of a leg; ``None`` while its addresses are unknown."""
     addresses = leg.media.rtcp_addresses if leg.media.latest_stream else None
     return None if addresses is None else (leg.dialog[0], address_of(addresses[0]), address_of(addresses[1]))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 BYTES_PER_SAMPLE = 2
 PTIME_MS = 20
 """Length of one frame and of one RTP packet, ms (RFC 3551 §4.2: the default packetisation of audio)."""
+PTIME_NS = PTIME_MS * 1_000_000
 
 
 Pace = tuple[int, float, bool]

@@ -20,6 +20,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded
 from cc_tts.mrcp.control.connections import Control
+from cc_tts.mrcp.control.states import SynthState
 from cc_tts.mrcp.control.synthesizer import RESOURCE, Synthesizer
 from cc_tts.mrcp.messages import AboutOne, MrcpSettings, Sessions, SpeechProgress
 from cc_tts.mrcp.rtp.codecs import Codec
@@ -79,7 +80,7 @@ class MrcpCall:
             raise SipRefusal(488, "No codec of PCMU, PCMA, L16/8000 and L16/16000 is offered")
         if any(each.kind == "audio" and each.port for each in read) and audio is None:
             raise SipRefusal(488, "Audio is spoken over RTP/AVP only")
-        is_speaking = self.synthesizer is not None and self.synthesizer.num_speaks > 0
+        is_speaking = self.synthesizer is not None and self.synthesizer.state is not SynthState.IDLE
         if codec is not None and is_speaking and codec.rate_hz != self.line.spoken_rate_hz:
             raise SipRefusal(488, "The sample rate stays while a request is spoken")
         self._apply(control, audio, codec)

@@ -154,7 +154,8 @@ class ChildChannel:
         self._sock = sock
         self._decoder = Decoder((*COMMON_MESSAGES, *types))
         self._outbox: collections.deque[memoryview] = collections.deque()
-        self._outbox_bytes = 0
+        self.backlog_bytes = 0
+        """The number of unsent bytes."""
         sock.settimeout(timeout_s)
 
     def fileno(self) -> int:
@@ -201,14 +202,9 @@ class ChildChannel:
         """
         data = memoryview(encode(message, payload))
         self._outbox.append(data)
-        self._outbox_bytes += len(data)
-        if self._outbox_bytes > MAX_BACKLOG_BYTES:
+        self.backlog_bytes += len(data)
+        if self.backlog_bytes > MAX_BACKLOG_BYTES:
             raise ProcessFailed("the server has stopped reading")
-
-    @property
-    def backlog_bytes(self) -> int:
-        """Return the number of unsent bytes."""
-        return self._outbox_bytes
 
     @property
     def has_backlog(self) -> bool:
@@ -231,7 +227,7 @@ class ChildChannel:
                 return
             except OSError as error:
                 raise ProcessFailed(f"the server is gone: {error}") from error
-            self._outbox_bytes -= sent
+            self.backlog_bytes -= sent
             if sent < len(data):
                 self._outbox[0] = data[sent:]
             else:

@@ -10,8 +10,8 @@ import msgspec
 import pjsua2 as pj
 
 from cc_tts import logs
-from cc_tts.audio import PTIME_MS, AudioFormat
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.audio import PTIME_NS, AudioFormat
+from cc_tts.clock import Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.media.quality import Quality
@@ -193,7 +193,7 @@ class UserAgent(Agent[Leg]):
             self._active_pjsua_calls = active_pjsua_calls
             self._send(messages.ActivePjsuaCalls(count=active_pjsua_calls))
         now_ns = self._clock.now_ns()
-        if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
+        if now_ns - self._last_tick_ns >= PTIME_NS:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)

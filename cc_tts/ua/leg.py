@@ -253,7 +253,8 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
         self.media.reports.described(received)
         is_refused = info.state in _ANSWERING and self._refuse_keys(sip_message.body_of(received))
         if info.state == pj.PJSIP_INV_STATE_EARLY and not is_refused:
-            self._on_provisional(int(info.lastStatusCode))
+            if not self.is_incoming:  # ring() reports the ones that we send
+                self._tell_ringing(int(info.lastStatusCode), sip_call_id=self.dialog[0])
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED:
             self._on_ack()
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
@@ -264,10 +265,6 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
             self._machine.fire(LegEvent.ANSWER)
             self.media.set_may_be_heard(may_be_heard=False)
             self._answered_ns = self._clock.now_ns()
-
-    def _on_provisional(self, sip_code: int) -> None:
-        if not self.is_incoming:  # ring() reports the ones that we send
-            self._tell_ringing(sip_code, sip_call_id=self.dialog[0])
 
     def _on_ack(self) -> None:
         if not self._machine.can(LegEvent.ACK):

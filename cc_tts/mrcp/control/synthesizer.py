@@ -135,11 +135,6 @@ class Synthesizer:
         """The state as RFC 6787 §8.1 defines it."""
         return self._machine.state
 
-    @property
-    def num_speaks(self) -> int:
-        """The number of SPEAK requests that are spoken or wait."""
-        return len(self._queue)
-
     # --- requests --------------------------------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> None:

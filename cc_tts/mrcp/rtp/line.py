@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from cc_tts.audio import PTIME_MS, AudioFormat
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.audio import PTIME_MS, PTIME_NS, AudioFormat
+from cc_tts.clock import Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutFinished, PlayoutProgress
 from cc_tts.mrcp.rtp.codecs import Codec
@@ -203,9 +203,9 @@ class RtpLine:
     def _send(self, frame: bytes, now_ns: int) -> None:
         target = self.target
         num_samples = self._format.samples_for_ms(PTIME_MS)
-        is_first = self._last_ns is None or now_ns - self._last_ns > 2 * PTIME_MS * NS_PER_MS
+        is_first = self._last_ns is None or now_ns - self._last_ns > 2 * PTIME_NS
         if is_first and self._last_ns is not None:
-            missed = (now_ns - self._last_ns) // (PTIME_MS * NS_PER_MS) - 1
+            missed = (now_ns - self._last_ns) // PTIME_NS - 1
             self._timestamp += missed * num_samples
         self._last_ns = now_ns
         self._timestamp = (self._timestamp + num_samples) & 0xFFFFFFFF

@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cc_tts import logs
-from cc_tts.audio import PTIME_MS
-from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
+from cc_tts.audio import PTIME_NS
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.mrcp.rtp.line import RtpLine
 
-TICK_NS: Final = PTIME_MS * NS_PER_MS
-MAX_BEHIND_NS: Final = 5 * TICK_NS
+MAX_BEHIND_NS: Final = 5 * PTIME_NS
 """Missed ticks are made up for up to this much; beyond it the clock starts again from now. Unmeasured."""
 
 log = logs.get(__name__)
@@ -39,7 +38,7 @@ class Pacer:
         while busy := [line for line in self._lines() if line.is_busy]:
             for line in busy:
                 self._tick(line, due_ns)
-            due_ns += TICK_NS
+            due_ns += PTIME_NS
             now_ns = self._clock.now_ns()
             if now_ns - due_ns > MAX_BEHIND_NS:
                 due_ns = now_ns

@@ -14,8 +14,8 @@ import threading
 from typing import Final
 
 from cc_tts import logs
-from cc_tts.audio import PTIME_MS
-from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
+from cc_tts.audio import PTIME_NS
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.rtp import rtcp
 from cc_tts.softphone.rtp.packets import Keypress, OutgoingStream
@@ -24,7 +24,6 @@ from cc_tts.softphone.sdp import RemoteAudio
 
 log = logs.get(__name__)
 
-_TICK_NS: Final = PTIME_MS * NS_PER_MS
 _CATCH_UP_TICKS: Final = 5
 """Up to 100 ms behind, packets are sent late; further behind, the time is skipped rather than sent as a burst."""
 _SO_TIMESTAMPNS: Final = 35
@@ -115,7 +114,7 @@ class RtpEndpoint:
         self._octets_sent = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="softphone-rtp", daemon=True)
-        self._next_tick_ns = clock.now_ns() + _TICK_NS
+        self._next_tick_ns = clock.now_ns() + PTIME_NS
         self.packets_sent = 0
         self.keys_sent: list[KeyRecord] = []
         self.said: list[Interval] = []
@@ -168,13 +167,13 @@ class RtpEndpoint:
         self._drain()
         now_ns = self._clock.now_ns()
         while now_ns >= self._next_tick_ns:
-            behind = (now_ns - self._next_tick_ns) // _TICK_NS
+            behind = (now_ns - self._next_tick_ns) // PTIME_NS
             if behind > _CATCH_UP_TICKS:
                 with self._lock:
                     self._stream.skip(behind)
-                self._next_tick_ns += behind * _TICK_NS
+                self._next_tick_ns += behind * PTIME_NS
             self._tick(now_ns)
-            self._next_tick_ns += _TICK_NS
+            self._next_tick_ns += PTIME_NS
         self._receiver.detector.poll(looked_ns)  # up to then all packets have been read
         if self._rtcp_sock is not None:
             self._drain_reports(self._rtcp_sock)

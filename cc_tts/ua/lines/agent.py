@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from cc_tts import logs, port_owner
-from cc_tts.audio import PTIME_MS
+from cc_tts.audio import PTIME_NS
 from cc_tts.clock import NS_PER_MS, NS_PER_S, Clock
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
@@ -25,7 +25,6 @@ MAX_CATCH_UP: Final = 5
 """After a delay the clock catches up at most this many ticks; more are skipped and counted as late; unmeasured."""
 STOP_TIMEOUT_S: Final = 2.0
 """The time that the last messages may take; unmeasured."""
-_TICK_NS: Final = PTIME_MS * NS_PER_MS
 
 log = logs.get(__name__)
 
@@ -62,7 +61,7 @@ class LineAgent(Agent[Line]):
             except OSError as error:
                 why = port_owner.reason("tcp", port, str(error.strerror or error))
                 raise RuntimeError(f"asterisk: {config.host}:{port}: {why}") from None
-        self._next_tick_ns = self._clock.now_ns() + _TICK_NS
+        self._next_tick_ns = self._clock.now_ns() + PTIME_NS
         number = str(config.max_calls)
         return {"max_calls": number, "build_max_calls": number}
 
@@ -80,11 +79,11 @@ class LineAgent(Agent[Line]):
 
     def _tick(self) -> None:
         now_ns = self._clock.now_ns()
-        late = max(0, (now_ns - self._next_tick_ns) // _TICK_NS - MAX_CATCH_UP)
+        late = max(0, (now_ns - self._next_tick_ns) // PTIME_NS - MAX_CATCH_UP)
         if late:
-            self._next_tick_ns += late * _TICK_NS
+            self._next_tick_ns += late * PTIME_NS
         while self._next_tick_ns <= now_ns:
-            self._next_tick_ns += _TICK_NS
+            self._next_tick_ns += PTIME_NS
             self._num_ticks += 1
             for line in self._live_calls():
                 line.media.num_late += late

@@ -12,8 +12,7 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from cc_tts.audio import PTIME_MS, AudioFormat
-from cc_tts.clock import NS_PER_MS
+from cc_tts.audio import PTIME_MS, PTIME_NS, AudioFormat
 from cc_tts.media.tones import tone
 
 MAX_FRAMES: Final = 300
@@ -28,7 +27,6 @@ BEEP_HZ: Final = 1400
 BEEP_FRAMES: Final = 500 // PTIME_MS
 BEEP_EVERY_FRAMES: Final = 15_000 // PTIME_MS
 """The usual tone that warns of a recording is half a second of 1,400 Hz every 15 s."""
-_TICK_NS: Final = PTIME_MS * NS_PER_MS
 _SILENT: Final = True
 _SKIPPED: Final = False
 
@@ -102,8 +100,8 @@ class RecordingTap:
 
     def keep_time(self, now_ns: int) -> None:
         """Replace the media clock while no stream runs, once there was one: silence for each tick that has passed."""
-        while self._last_ns and self._last_ns + _TICK_NS <= now_ns:
-            self.sent(self._last_ns + _TICK_NS, self._silence)
+        while self._last_ns and self._last_ns + PTIME_NS <= now_ns:
+            self.sent(self._last_ns + PTIME_NS, self._silence)
 
     def set_paused(self, *, paused: bool, skips: bool, delay_ms: int = 0) -> None:
         """Record silence, or nothing, from the next frame on; or resume after ``delay_ms``."""

@@ -12,14 +12,14 @@ from typing import Any, Final, Generic, TypeVar
 
 import pjsua2 as pj
 
-from cc_tts.audio import PTIME_MS, AudioFormat
-from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.audio import PTIME_MS, PTIME_NS, AudioFormat
+from cc_tts.clock import Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.ua.recording.tap import CAPTURE_FRAMES, RecordingTap, mixed
 from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.lateness import TickLateness
 
-LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
+LATE_AFTER_NS: Final = 2 * PTIME_NS
 """A frame counts as late if it is requested later than this after the previous one; unmeasured."""
 MIN_FREE_PORTS: Final = 8
 """The number of ports that are idle before one is lent again, as long as more can be made; unmeasured."""

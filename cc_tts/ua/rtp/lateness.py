@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from cc_tts.audio import PTIME_MS
+from cc_tts.audio import PTIME_NS
 from cc_tts.clock import NS_PER_MS, NS_PER_S
 from cc_tts.ua.messages import MediaLateness
 
@@ -27,7 +27,6 @@ RELEASE_SHARE: Final = 0.5
 """Calls are accepted again at this share of the bound; unmeasured."""
 LONGEST_MS: Final = 1000
 """A leg without a request for longer than this was on hold, or had no stream (unmeasured)."""
-_PTIME_NS: Final = PTIME_MS * NS_PER_MS
 
 
 class TickLateness:
@@ -44,7 +43,7 @@ class TickLateness:
         """Note that a frame was requested ``gap_ns`` after the previous one of its leg. REAL-TIME. Runs on: the media
         clock's thread.
         """
-        late_ms = (gap_ns - _PTIME_NS) // NS_PER_MS
+        late_ms = (gap_ns - PTIME_NS) // NS_PER_MS
         if late_ms <= 0:
             self._counts[0] += 1
         elif late_ms <= LONGEST_MS:

@@ -95,19 +95,14 @@ class SipTracer:
             self._sender = HepSender(target)
         if not self._is_installed and (self._ring is not None or self._sender is not None):
             self._is_installed = True
-            received, sent = (guarded(each, otherwise=False) for each in (self._on_received, self._on_sent))
+            received = guarded(lambda rdata: self._copy(self._library.received, rdata, is_sent=False), otherwise=False)
+            sent = guarded(lambda tdata: self._copy(self._library.sent, tdata, is_sent=True), otherwise=False)
             register = self._library.register_module
             register(b"mod-cc-tts-trace", _PRIORITY, on_request=received, on_response=received, on_sent=sent)
         if self._intake is not None:
             self.listen(self._intake)
 
     # --- what PJSIP calls --------------------------------------------------------------------------------------------
-
-    def _on_received(self, rdata: int) -> bool:
-        return self._copy(self._library.received, rdata, is_sent=False)
-
-    def _on_sent(self, tdata: int) -> bool:
-        return self._copy(self._library.sent, tdata, is_sent=True)
 
     def _copy(self, read: Callable[[int], tuple[str, str]], data: int, *, is_sent: bool) -> bool:
         """Copy a message if it is traced. Return false: PJSIP then processes it."""

@@ -86,7 +86,12 @@ class Agent(ABC, Generic[C]):
                     return  # it ended while the command was on its way; CallEnded reports that
                 if isinstance(message, messages.SetListening):
                     (self._heard.add if message.directions else self._heard.discard)(call_id)
-                self._execute(call, message)
+                try:
+                    self._execute(call, message)
+                except Exception as error:  # a fault with one call: the others must not end with it
+                    log.exception("command_failed", call_id=call_id, command=type(message).__name__)
+                    name, detail = type(message).__name__.lower(), f"{type(error).__name__}: {error}"
+                    self._send(messages.CommandFailed(call_id, command=name, detail=detail))
             case _:
                 self._execute_other(message)
 

@@ -44,6 +44,8 @@ def packet(
     Raises:
         ValueError: a host is no IP address.
     """
+    if len(payload) > DATAGRAM_BYTES:
+        return None
     seconds, rest_ns = divmod(at_ns, NS_PER_S)
     correlation = correlation_id.encode("utf-8", "replace")[:1024]
     chunks = [
@@ -86,11 +88,7 @@ def _beginning(kind: int, transport: str, source: Address, target: Address, capt
 
 def _chunk(kind: int, value: bytes) -> bytes:
     """Return a chunk of vendor 0, which is for types that everybody knows."""
-    return (
-        struct.pack("!HHH", 0, kind, 6 + len(value)) + value
-        if len(value) < DATAGRAM_BYTES
-        else b"\0" * (DATAGRAM_BYTES + 1)
-    )
+    return struct.pack("!HHH", 0, kind, 6 + len(value)) + value
 
 
 def _mapped(host: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv6Address:

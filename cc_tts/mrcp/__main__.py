@@ -31,7 +31,7 @@ BYE_TIMEOUT_S: Final = 1.0
 """How long the process waits at the end for answers to its BYEs (unmeasured)."""
 
 LOG_REFUSED_INTERVAL_S: Final = 10.0
-"""Of strangers one is named in this time, however many come (unmeasured)."""
+"""The log names one stranger in this time, however many come (unmeasured)."""
 
 log = logs.get("cc_tts.mrcp")
 

@@ -12,18 +12,16 @@ from pathlib import Path
 from typing import Self
 
 from lab import needs
-from lab.arrivals import exactly
 from lab.audio_match import Samples, read_wav
 from lab.children import Child
 from lab.peers import ROOT
 from lab.ports import free_ports
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S, exactly
 
 PEER = ROOT / "sip" / "peers" / "asterisk"
 ADDRESS = "127.0.0.10"
 NODES = ("127.0.0.11", "127.0.0.12")
-START_TIMEOUT_S = 20.0
-ANSWER_TIMEOUT_S = 10.0
 RTP_PORTS = 60
 MAX_LINE_BYTES = 1024 * 1024
 
@@ -102,7 +100,7 @@ class Asterisk:
 
     async def begin(self) -> None:
         """A test begins: what other tests did is over, and neither in the events nor in the recordings."""
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while "0 active channels" not in await self.command("core show channels count"):  # noqa: ASYNC110 - it is asked until it says so
                 await asyncio.sleep(0.05)
         self.blocks.clear()
@@ -110,7 +108,7 @@ class Asterisk:
             path.unlink()
 
     async def _log_in(self, ami_port: int) -> None:
-        async with asyncio.timeout(START_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while self._writer is None:
                 if self._child.returncode is not None:
                     raise RuntimeError(f"Asterisk ended with {self._child.returncode}:\n{self.log[-4000:]}")
@@ -121,7 +119,7 @@ class Asterisk:
         self._reading = asyncio.create_task(self._read(reader))
         answer = await self.action("Login", Username="lab", Secret="lab")
         assert answer["Response"] == "Success", answer
-        await self.event("FullyBooted", timeout_s=START_TIMEOUT_S)
+        await self.event("FullyBooted")
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         await reader.readline()  # the banner
@@ -155,7 +153,7 @@ class Asterisk:
         lines = {"Action": name, "ActionID": number, **headers}
         self._writer.write("".join(f"{key}: {value}\r\n" for key, value in lines.items()).encode() + b"\r\n")
         await self._writer.drain()
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 for block in self.blocks:
                     if block.get("ActionID") == number and "Response" in block:
@@ -163,14 +161,14 @@ class Asterisk:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def event(self, name: str, *, timeout_s: float = 10.0, **fields: str) -> Block:
+    async def event(self, name: str, *, timeout_s: float = PATIENCE_S, **fields: str) -> Block:
         return await self._until({"Event": name, **fields}, timeout_s)
 
     def events(self, name: str, **fields: str) -> list[Block]:
         wanted = {"Event": name, **fields}
         return [block for block in self.blocks if wanted.items() <= block.items()]
 
-    async def several(self, name: str, count: int, *, timeout_s: float = 10.0, **fields: str) -> list[Block]:
+    async def several(self, name: str, count: int, *, timeout_s: float = PATIENCE_S, **fields: str) -> list[Block]:
         """Wait for this number of such events; there must not be more by then."""
         return await exactly(
             count, lambda: self.events(name, **fields), self._changed, what=f"{name} {fields}", timeout_s=timeout_s
@@ -187,7 +185,7 @@ class Asterisk:
                 return words[3]
         raise LookupError(f"tts-{node}")
 
-    async def until_contact(self, node: int, status: str, timeout_s: float = 10.0) -> None:
+    async def until_contact(self, node: int, status: str, timeout_s: float = PATIENCE_S) -> None:
         """Ask the node by OPTIONS until Asterisk thinks this of it."""
         async with asyncio.timeout(timeout_s):
             while await self.contact_status(node) != status:

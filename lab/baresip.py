@@ -17,9 +17,8 @@ from lab.audio_match import Samples, read_wav
 from lab.children import Child
 from lab.peers import require
 from lab.ports import HOST, free_ports
+from lab.waiting import PATIENCE_S
 
-START_TIMEOUT_S = 10.0
-ANSWER_TIMEOUT_S = 5.0
 MODULES = ("g711", "sndfile", "aufile", "aubridge")
 
 CONFIG = """\
@@ -127,7 +126,7 @@ class Baresip:
         return phone
 
     async def _connect(self, port: int) -> None:
-        async with asyncio.timeout(START_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while self._reader is None:
                 if self._child.returncode is not None:
                     raise RuntimeError(f"baresip ended: {self._child.log[-2000:]}")
@@ -150,7 +149,7 @@ class Baresip:
             {"command": name, "token": name} | ({"params": params} if params is not None else {})
         ).encode()
         self._writer.write(b"%d:%s," % (len(body), body))
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             await self._writer.drain()
             while True:
                 message = await self._receive()
@@ -168,7 +167,7 @@ class Baresip:
                         return event
                 self._events.append(await self._receive())
 
-    async def dial(self, uri: str, timeout_s: float = 10.0) -> None:
+    async def dial(self, uri: str, timeout_s: float = PATIENCE_S) -> None:
         """Call and wait until the far side has answered."""
         await self.command("dial", uri)
         await self.wait_event("CALL_ESTABLISHED", timeout_s)

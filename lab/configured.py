@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.server_under_test import Json, Server, entries
-
-READYZ_TIMEOUT_S = 60.0
+from lab.waiting import PATIENCE_S, until
 
 Lend = Callable[..., contextlib.AbstractAsyncContextManager[Server]]
 """What gives a test a server with settings, which other tests may have used."""
@@ -54,18 +53,12 @@ def is_running(pid: int) -> bool:
         return False
 
 
-async def until(condition: Callable[[], object], timeout_s: float) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
-            await asyncio.sleep(0.02)
-
-
 async def until_readyz(server: Server, wanted: int, *, reason: str = "") -> Json:
     """Wait until ``GET /readyz`` has this status, and this in its reason; returns the body.
 
     Why a process is down is known once it was waited for, a moment after it is down.
     """
-    async with asyncio.timeout(READYZ_TIMEOUT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             status, body = await server.get("/readyz")
             if status == wanted and reason in (body.get("reason") or ""):
@@ -81,7 +74,7 @@ async def renew_speech(server: Server) -> None:
         return
     (died,) = espeak_pids(server)[-1:]
     server.signal(signal.SIGKILL, pid=died)
-    await until(lambda: espeak_pids(server)[-1] != died, READYZ_TIMEOUT_S)
+    await until(lambda: espeak_pids(server)[-1] != died)
     await until_readyz(server, 200)
 
 

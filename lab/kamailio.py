@@ -11,11 +11,12 @@ from typing import Self
 
 from lab import needs
 from lab.children import Child
-from lab.configured import ua_pid, until
+from lab.configured import ua_pid
 from lab.peers import ROOT, until_listening
 from lab.ports import HOST, free_ports
 from lab.raw_sip import Answer, RawCaller, RtpEar
 from lab.server_under_test import Ports, Server
+from lab.waiting import PATIENCE_S, until
 
 SHIPPED = ROOT / "sip" / "peers" / "kamailio"
 MISSING = "Kamailio is not here: sip/peers/kamailio/fetch.sh (9 MB, no root)"
@@ -89,7 +90,7 @@ class Kamailio:
         child = await Child.start(argv, log_path=run / "kamailio.log", cwd=run, env=environment)
         proxy = cls(child, installed, run, host, port)
         try:
-            await until((run / "kamailio_ctl").exists, 10.0)
+            await until((run / "kamailio_ctl").exists)
             if host == HOST:
                 await until_listening(port, tcp=False)
                 await until_listening(port, tcp=True)
@@ -132,7 +133,7 @@ class Kamailio:
     async def command(self, *words: str) -> str:
         argv = [self._installed.control, "-s", f"unix:{self._folder}/kamailio_ctl", *words]
         process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(PATIENCE_S):
             output, _ = await process.communicate()
         assert process.returncode == 0, output.decode()
         return output.decode()
@@ -251,7 +252,7 @@ class ProxiedCaller(RawCaller):
     async def until_heard(self, count: int = 6) -> None:
         """Wait for so many RTP packets."""
         wanted = len(self.ear.packets) + count
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.ear.packets) < wanted:  # noqa: ASYNC110 - packets are no event
                 await asyncio.sleep(0.02)
 

@@ -10,6 +10,7 @@ import aiohttp
 
 from cc_tts.processes.tasks import cancel_all
 from lab.server_under_test import Json, Server
+from lab.waiting import PATIENCE_S
 
 
 class MediaClient:
@@ -36,7 +37,7 @@ class MediaClient:
     def all(self, kind: str) -> list[Json]:
         return [each for each in self.told if each["type"] == kind]
 
-    async def until(self, condition: Callable[[], Any], timeout_s: float = 15.0) -> None:
+    async def until(self, condition: Callable[[], Any], timeout_s: float = PATIENCE_S) -> None:
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():
@@ -45,17 +46,17 @@ class MediaClient:
         except TimeoutError:
             raise TimeoutError(f"it was told {self.told}, {len(self.pcm)} bytes, code {self.code}") from None
 
-    async def wait(self, kind: str, timeout_s: float = 15.0) -> Json:
+    async def wait(self, kind: str, timeout_s: float = PATIENCE_S) -> Json:
         """The first message of a type."""
         await self.until(lambda: self.all(kind), timeout_s)
         return self.all(kind)[0]
 
-    async def closed(self, timeout_s: float = 15.0) -> int:
+    async def closed(self, timeout_s: float = PATIENCE_S) -> int:
         await self.until(lambda: self.code is not None, timeout_s)
         assert self.code is not None
         return self.code
 
-    async def hears(self, num_frames: int, timeout_s: float = 15.0) -> None:
+    async def hears(self, num_frames: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait for so many more frames."""
         wanted = len(self.pcm) + 320 * num_frames
         await self.until(lambda: len(self.pcm) >= wanted, timeout_s)

@@ -8,11 +8,11 @@ from pathlib import Path
 from lab import needs
 from lab.children import Child
 from lab.ports import HOST, free_ports
+from lab.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = ROOT / "sip" / "scenarios"
 PACKAGES = {"sipp": "sip-tester", "baresip": "baresip-core", "tshark": "tshark", "sox": "sox"}
-LISTEN_TIMEOUT_S = 5.0
 
 
 def require(tool: str) -> str:
@@ -23,7 +23,7 @@ def require(tool: str) -> str:
     return path
 
 
-async def until_listening(port: int, *, tcp: bool, timeout_s: float = LISTEN_TIMEOUT_S) -> None:
+async def until_listening(port: int, *, tcp: bool, timeout_s: float = PATIENCE_S) -> None:
     """Wait until somebody listens on a port of the loopback interface."""
     table = Path("/proc/net/tcp" if tcp else "/proc/net/udp")
     wanted = f"0100007F:{port:04X}" + (" 00000000:0000 0A" if tcp else "")

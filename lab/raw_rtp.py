@@ -17,6 +17,7 @@ from cc_tts.softphone.rtp.packets import (
     is_rtcp,
 )
 from lab.ports import HOST, free_ports
+from lab.waiting import PATIENCE_S
 
 PACKET_MS: Final = 20
 SPEECH: Final = bytes([0x2A, 0xAA] * (SAMPLES_PER_PACKET // 2))
@@ -122,18 +123,18 @@ class RtpPeer:
     def on_the_wire(self, packet: RtpPacket) -> bytes:
         return packet.to_bytes()
 
-    async def hears(self, num_packets: int, timeout_s: float = 10.0) -> None:
+    async def hears(self, num_packets: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until so many more packets have come."""
         wanted = len(self.heard) + num_packets
         await self._until(lambda: len(self.heard) >= wanted, timeout_s, f"{num_packets} packets of RTP")
 
-    async def hears_type(self, payload_type: int, timeout_s: float = 10.0) -> None:
+    async def hears_type(self, payload_type: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a packet of this payload type has come."""
         await self._until(
             lambda: any(packet.payload_type == payload_type for packet in self.heard), timeout_s, f"type {payload_type}"
         )
 
-    async def hears_rtcp(self, timeout_s: float = 10.0) -> None:
+    async def hears_rtcp(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until RTCP has come."""
         await self._until(lambda: self.num_rtcp_heard > 0, timeout_s, "RTCP")
 

@@ -10,8 +10,8 @@ from typing import Any
 from cc_tts.softphone.rtp.packets import is_rtcp
 from lab.ports import HOST
 from lab.udp import Address, UdpEndpoint
+from lab.waiting import PATIENCE_S
 
-ANSWER_TIMEOUT_S = 10.0
 SDP = (
     "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
     "m=audio {port} RTP/AVP {formats}\r\na=rtpmap:101 telephone-event/8000\r\na=ptime:20\r\n"
@@ -108,7 +108,7 @@ class RawCaller(UdpEndpoint):
         self.invite(**offer)
         return await self.acknowledge(200)
 
-    async def final(self, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
+    async def final(self, timeout_s: float = PATIENCE_S) -> Answer:
         """The next final answer to the last request, not one that is repeated. It is not acknowledged."""
         async with asyncio.timeout(timeout_s):
             while True:
@@ -132,7 +132,7 @@ class RawCaller(UdpEndpoint):
     async def request(
         self,
         method: str,
-        timeout_s: float = ANSWER_TIMEOUT_S,
+        timeout_s: float = PATIENCE_S,
         *,
         status: str = "200 OK",
         headers: str = "",
@@ -148,7 +148,7 @@ class RawCaller(UdpEndpoint):
                     self.transmit(f"{head}\r\n\r\n{body}".encode())
                     return text
 
-    async def left_unanswered(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+    async def left_unanswered(self, method: str, timeout_s: float = PATIENCE_S) -> str:
         """Wait for a request of the server and leave it without an answer."""
         async with asyncio.timeout(timeout_s):
             while not (text := await self.received.get()).startswith(f"{method} "):
@@ -221,7 +221,7 @@ class RawPeer(UdpEndpoint):
     def datagram_received(self, data: bytes, addr: Address) -> None:
         self.received.put_nowait((data.decode(errors="replace"), addr))
 
-    async def expect(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+    async def expect(self, method: str, timeout_s: float = PATIENCE_S) -> str:
         """The next request of this kind, which :meth:`answer` will be for; not one that is repeated."""
         async with asyncio.timeout(timeout_s):
             while True:
@@ -276,7 +276,7 @@ class RawPeer(UdpEndpoint):
     async def request_inside(self, method: str, cseq: int, *, tag: str = "peer", body: str = "") -> str:
         """The final response to a request sent by :meth:`send_inside`."""
         branch = self.send_inside(method, cseq, tag=tag, body=body)
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 text, _ = await self.received.get()
                 if text.startswith("SIP/2.0 ") and not text.startswith("SIP/2.0 1") and branch in text:

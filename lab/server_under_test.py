@@ -19,14 +19,13 @@ from typing import Any, Self
 
 import aiohttp
 
-from lab.arrivals import exactly
 from lab.audio_match import Samples, read_wav
 from lab.children import Child
 from lab.ports import HOST, free_ports
 from lab.settings import in_environment, with_settings
+from lab.waiting import PATIENCE_S, exactly
 
 READY_TIMEOUT_S = 90.0
-REQUEST_TIMEOUT_S = 15.0
 END_TIMEOUT_S = 20.0
 REUSE_TIMEOUT_S = 4.0
 """How long the next test waits for the calls and processes of the one before; then it starts a server of its own."""
@@ -175,7 +174,7 @@ class Server:
         self._environment = environment
         self.ports = ports
         self.http = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S), connector=aiohttp.TCPConnector(limit=0)
+            timeout=aiohttp.ClientTimeout(total=PATIENCE_S), connector=aiohttp.TCPConnector(limit=0)
         )
         self.sip_port = ports.sip
         self.url = f"http://{HOST}:{ports.http}"
@@ -432,7 +431,7 @@ class Server:
         assert status == 200, answer
         return answer
 
-    async def until_call(self, wanted: Callable[[Json], bool], timeout_s: float = 10.0) -> Json:
+    async def until_call(self, wanted: Callable[[Json], bool], timeout_s: float = PATIENCE_S) -> Json:
         call: Json = {}
         try:
             async with asyncio.timeout(timeout_s):
@@ -454,17 +453,17 @@ class Server:
             await asyncio.sleep(0.5)  # longer than reports of progress are apart
         return seen_ms
 
-    async def until_played(self, call: Json, wanted_ms: float, timeout_s: float = 20.0) -> None:
+    async def until_played(self, call: Json, wanted_ms: float, timeout_s: float = PATIENCE_S) -> None:
         """Wait until so much of an utterance was played."""
         async with asyncio.timeout(timeout_s):
             while (await self.utterance(call))["played_ms"] < wanted_ms:  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.05)
 
-    async def until_terminated(self, timeout_s: float = 10.0) -> Json:
+    async def until_terminated(self, timeout_s: float = PATIENCE_S) -> Json:
         """Wait until the only call is over."""
         return await self.until_call(lambda call: call["state"] == "terminated", timeout_s)
 
-    async def until_all_terminated(self, timeout_s: float = 20.0) -> list[Json]:
+    async def until_all_terminated(self, timeout_s: float = PATIENCE_S) -> list[Json]:
         """Wait until no call is left, which the far side may know earlier than the server; returns the ended ones."""
         async with asyncio.timeout(timeout_s):
             while True:
@@ -512,7 +511,7 @@ class EventLog:
             self._changed.set()
         self.closed.set()
 
-    async def several(self, kind: str, count: int, timeout_s: float = 10.0) -> list[Json]:
+    async def several(self, kind: str, count: int, timeout_s: float = PATIENCE_S) -> list[Json]:
         """Wait for this number of events of this type; there must not be more by then."""
 
         def found() -> list[Json]:
@@ -520,7 +519,7 @@ class EventLog:
 
         return await exactly(count, found, self._changed, what=kind, timeout_s=timeout_s)
 
-    async def wait(self, kind: str, timeout_s: float = 10.0, *, call_id: str = "", **data: Any) -> Json:
+    async def wait(self, kind: str, timeout_s: float = PATIENCE_S, *, call_id: str = "", **data: Any) -> Json:
         """The first event of this type, of a call if one is named, whose data holds these values."""
         try:
             async with asyncio.timeout(timeout_s):

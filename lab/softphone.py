@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 from cc_tts.errors import ProcessFailed
 from lab.lines import LineProcess
 from lab.server_under_test import EventLog
+from lab.waiting import PATIENCE_S
 
-START_TIMEOUT_S: Final = 20.0
 QUIT_TIMEOUT_S: Final = 10.0
 
 Event = dict[str, Any]
@@ -40,7 +40,7 @@ class SoftphoneProcess(LineProcess):
         """Start the child and wait until it is ready. Its standard error goes to ``log_path``."""
         phone = await super().start("lab.softphone_control", "--transport", transport, log_path=log_path)
         try:
-            await phone.wait_event("ready", timeout_s=START_TIMEOUT_S)
+            await phone.wait_event("ready")
         except BaseException:
             await phone.close()
             raise
@@ -74,7 +74,7 @@ class SoftphoneProcess(LineProcess):
         """
         options = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
         await self.send({"cmd": "dial", "uri": uri, "call": call, "timeout_s": timeout_s, **options})
-        return await self.wait_event("dialing", "ended", call=call, timeout_s=START_TIMEOUT_S)
+        return await self.wait_event("dialing", "ended", call=call)
 
     async def establish(self, uri: str, log: EventLog, **options: Any) -> str:
         """Call the server, and wait until it says that the call is established; returns its id there."""
@@ -84,29 +84,29 @@ class SoftphoneProcess(LineProcess):
     async def dtmf(self, digits: str, *, call: str = "1", duration_ms: int = 100) -> Event:
         """Press keys; returns the event ``dtmf_sent`` of the first one."""
         await self.send({"cmd": "dtmf", "call": call, "digits": digits, "duration_ms": duration_ms})
-        return await self.wait_event("dtmf_sent", call=call, timeout_s=5.0)
+        return await self.wait_event("dtmf_sent", call=call)
 
     async def say(self, file: Path, *, call: str = "1") -> Event:
         """Send the octets of a file, in the codec of the call; returns the event ``saying`` of the first packet."""
         await self.send({"cmd": "say", "call": call, "file": str(file)})
-        return await self.wait_event("saying", call=call, timeout_s=5.0)
+        return await self.wait_event("saying", call=call)
 
     async def hold(self, *, call: str = "1") -> Event:
         """Put the far side on hold and wait for its answer."""
         await self.send({"cmd": "hold", "call": call})
-        return await self.wait_event("held", call=call, timeout_s=10.0)
+        return await self.wait_event("held", call=call)
 
     async def unhold(self, *, call: str = "1") -> Event:
         """Take the far side off hold and wait for its answer."""
         await self.send({"cmd": "unhold", "call": call})
-        return await self.wait_event("unheld", call=call, timeout_s=10.0)
+        return await self.wait_event("unheld", call=call)
 
     async def hangup(self, *, call: str = "1") -> Event:
         """Hang up and return the report."""
         await self.send({"cmd": "hangup", "call": call})
-        return await self.report(call=call, timeout_s=15.0)
+        return await self.report(call=call)
 
-    async def report(self, *, call: str = "1", timeout_s: float) -> Event:
+    async def report(self, *, call: str = "1", timeout_s: float = PATIENCE_S) -> Event:
         """Wait for the call to end, whoever ends it, and return its report."""
         event = await self.wait_event("report", call=call, timeout_s=timeout_s)
         report: Event = event["report"]
@@ -117,7 +117,7 @@ class SoftphoneProcess(LineProcess):
         self._marks += 1
         name = str(self._marks)
         await self.send({"cmd": "mark-now", "id": name})
-        event = await self.wait_event("mark", where=lambda each: each["id"] == name, timeout_s=5.0)
+        event = await self.wait_event("mark", where=lambda each: each["id"] == name)
         at_ns: int = event["at_ns"]
         return at_ns
 
@@ -128,7 +128,7 @@ class SoftphoneProcess(LineProcess):
         self,
         *kinds: str,
         call: str | None = None,
-        timeout_s: float,
+        timeout_s: float = PATIENCE_S,
         after_ns: int = 0,
         where: Callable[[Event], bool] | None = None,
     ) -> Event:

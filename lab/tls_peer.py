@@ -13,8 +13,8 @@ from lab.configured import server_with
 from lab.ports import HOST, free_ports
 from lab.raw_sip import Answer
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S
 
-ANSWER_TIMEOUT_S = 5.0
 KEY: Final = base64.b64encode(bytes(range(1, 31))).decode()
 """Master key and salt of AES_CM_128 in an offer."""
 CRYPTO: Final = f"1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}"
@@ -83,7 +83,7 @@ async def ask(
             f"CSeq: 1 {method}\r\nContact: <sip:raw@{HOST}:{local};transport={transport}>\r\nMax-Forwards: 70\r\n"
             f"{kind}Content-Length: {len(body)}\r\n\r\n{body}".encode()
         )
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             await writer.drain()
             while True:
                 try:

@@ -11,7 +11,7 @@ async def until_quiet(phone: SoftphoneProcess, call: str | None = None) -> Event
     A sender that stalls for 300 ms in the middle of it has not ended.
     """
     while True:
-        end = await phone.wait_event("speech_end", call=call, timeout_s=10)
+        end = await phone.wait_event("speech_end", call=call)
         try:
             await phone.wait_event("speech_start", call=call, timeout_s=QUIET_S)
         except TimeoutError:

@@ -14,11 +14,12 @@ from cc_tts.config import load as config
 from cc_tts.processes.adoption import Adopt, adopt
 from cc_tts.processes.channel import PROTOCOL_VERSION
 from cc_tts.ua.client import settings_of
-from lab.configured import Lend, is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
+from lab.configured import Lend, is_running, logged, of_kind, server_with, ua_pid, until_readyz
 from lab.ports import free_ports
 from lab.raw_sip import RawCaller, RawPeer, RtpEar, invite_once
 from lab.server_under_test import EventLog, Json, Server, entries
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.e2e.test_registration import place
 from tests.e2e.test_ua_processes import TWO, pids, until_both
 

@@ -39,9 +39,9 @@ async def called(server: Server, folder: Path, *parts: Samples) -> list[Json]:
     peer = await Sipp.answer("uas_play", folder=folder, audio=octets(folder, *parts))
     async with server.events() as log:
         call = await server.create("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}", "amd": {}})
-        detected = await log.wait("call.machine_detected", timeout_s=30)
+        detected = await log.wait("call.machine_detected")
         if detected["data"]["result"] == "machine":
-            await log.wait("call.machine_greeting_ended", timeout_s=30)
+            await log.wait("call.machine_greeting_ended")
         assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
         await log.wait("call.terminated")
         events = [event for event in log.events if event["type"].startswith("call.machine")]

@@ -12,9 +12,10 @@ import pytest_asyncio
 
 from lab import audio_match
 from lab.asterisk import NODES, Asterisk
-from lab.configured import of_kind, renew_speech, until
+from lab.configured import of_kind, renew_speech
 from lab.server_under_test import LONG_GREETING, EventLog, Server
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.e2e.asterisk_lab import (
     MOST,
     RECORDING_SLIP_MS,
@@ -26,7 +27,7 @@ from tests.e2e.asterisk_lab import (
 )
 from tests.e2e.test_tutorials import PERSON, started
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 BALANCE = "Your balance is 12 dollars."
 THANKS = "Thank you for calling, and good bye."
@@ -51,7 +52,7 @@ async def test_the_dialplan_speaks_and_goes_on_after_our_bye(
 ) -> None:
     async with first.events() as log:
         await phone.dial(pbx.uri("500"), record=tmp_path / "phone.wav")
-        report = await phone.report(timeout_s=20)
+        report = await phone.report()
         complete = await log.several("speak.complete", 2)
     assert [event["data"]["spoken_text"] for event in complete] == [BALANCE, THANKS]
     assert {event["data"]["completion_cause"] for event in complete} == {"normal"}
@@ -72,7 +73,7 @@ async def test_the_dialplan_speaks_and_goes_on_after_our_bye(
 async def test_an_announcement(first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path) -> None:
     async with first.events() as log:
         await phone.dial(pbx.uri("501"))
-        await phone.report(timeout_s=25)
+        await phone.report()
         complete = await log.wait("speak.complete")
     assert len(of_kind(log.events, "speak.complete")) == 1
     assert complete["data"]["completion_cause"] == "normal"
@@ -88,7 +89,7 @@ async def test_the_place_in_the_queue_is_whispered_to_the_caller(
     async with first.events() as log:
         await phone.dial(pbx.uri("504"), record=tmp_path / "phone.wav")
         await pbx.event("QueueCallerJoin", Queue="support", Position="1")
-        complete = await log.wait("speak.complete", timeout_s=15)
+        complete = await log.wait("speak.complete")
         leg = await pbx.event("UserEvent", UserEvent="TtsLeg")
         waiting = await pbx.command("queue show support")
         await asyncio.sleep(0.5)  # the queue goes on
@@ -111,7 +112,7 @@ async def long_speech(
     established = await log.wait("call.established")
     status, body = await first.post(f"/v1/calls/{established['call_id']}/speak", {"text": LONG_GREETING})
     assert status == 201, body
-    await log.wait("speak.started", timeout_s=15)
+    await log.wait("speak.started")
 
 
 async def test_a_key_that_asterisk_sends_interrupts(first: Server, pbx: Asterisk, phone: SoftphoneProcess) -> None:
@@ -136,14 +137,14 @@ async def test_an_ivr_behind_asterisk_collects_the_callers_keys(
     ivr = await started("examples/ivr.py", first, tmp_path, PERSON)
     async with first.events() as log:
         await phone.dial(pbx.uri("503"))
-        await log.wait("speak.started", timeout_s=20)
+        await log.wait("speak.started")
         await phone.dtmf("14711")
-        _, collected = await log.several("call.gather_complete", 2, timeout_s=20)
-        await phone.report(timeout_s=30)
+        _, collected = await log.several("call.gather_complete", 2)
+        await phone.report()
         *_, balance = await log.several("speak.complete", 3)
     assert (collected["data"]["digits"], collected["data"]["valid"]) == ("4711", True)
     assert balance["data"]["spoken_text"] == "Your balance is $12.50. Thank you, and goodbye."
-    await until(lambda: "prompt_finished" in ivr.log, 5)
+    await until(lambda: "prompt_finished" in ivr.log)
 
 
 async def test_hold_pauses_the_prompt(first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ async def test_a_node_without_a_line_and_one_that_is_drained_give_way_to_the_oth
         await phone.dial(pbx.uri("503"), call="full")
         await first.until_call(lambda call: call["state"] == "established")
         await phone.dial(pbx.uri("500"), call="2")
-        report = await phone.report(call="2", timeout_s=20)
+        report = await phone.report(call="2")
         assert report["ending"]["result"] == "completed"
         legs = await pbx.several("UserEvent", 4, UserEvent="TtsLeg")
         down = {"Event": "ContactStatus", "AOR": "tts-1", "ContactStatus": "Unreachable"}
@@ -211,7 +212,7 @@ async def test_a_node_without_a_line_and_one_that_is_drained_give_way_to_the_oth
         await pbx.event("ContactStatus", AOR="tts-1", ContactStatus="Unreachable")
         await pbx.until_contact(2, "Avail")
         await phone.dial(pbx.uri("502"), call="3")
-        report = await phone.report(call="3", timeout_s=20)
+        report = await phone.report(call="3")
         assert report["ending"]["result"] == "completed"
         legs = await pbx.several("UserEvent", 2, UserEvent="TtsLeg")
         assert [(leg["Node"], leg["Status"]) for leg in legs] == [("tts-1", "CHANUNAVAIL"), ("tts-2", "ANSWER")]
@@ -225,7 +226,7 @@ async def test_a_call_that_we_place(first: Server, pbx: Asterisk, tmp_path: Path
     async with first.events() as log:
         body = {"to": pbx.uri("1600"), "speak": {"text": BALANCE, "then": "hangup"}}
         assert (await first.post("/v1/calls", body))[0] == 201
-        complete = await log.wait("speak.complete", timeout_s=15)
+        complete = await log.wait("speak.complete")
         assert complete["data"]["completion_cause"] == "normal"
         await first.until_terminated()
         await pbx.event("Hangup", Exten="1600")

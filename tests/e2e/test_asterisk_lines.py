@@ -15,10 +15,11 @@ import pytest_asyncio
 
 from lab import audio_match
 from lab.asterisk import NODES, Asterisk, require_asterisk
-from lab.configured import Lend, of_kind, until
+from lab.configured import Lend, of_kind
 from lab.ports import free_ports
 from lab.server_under_test import LONG_GREETING, EventLog, Json, Server, entries
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.e2e.asterisk_lab import MOST, RECORDING_SLIP_MS, asterisk_for, numbering_plan, reference
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
@@ -84,7 +85,7 @@ async def up(server: Server, pbx: Asterisk, phone: SoftphoneProcess, number: str
 
 async def spoken_to(server: Server, call: Json, log: EventLog) -> None:
     await server.ask(f"/v1/calls/{call['id']}/speak", {"text": LONG_GREETING})
-    await log.wait("speak.started", timeout_s=15)
+    await log.wait("speak.started")
 
 
 async def test_the_dialplan_has_a_text_spoken_and_goes_on(
@@ -92,7 +93,7 @@ async def test_the_dialplan_has_a_text_spoken_and_goes_on(
 ) -> None:
     async with server.events() as log:
         await phone.dial(pbx.uri("520"), record=tmp_path / "phone.wav")
-        report = await phone.report(timeout_s=20)
+        report = await phone.report()
         complete = await log.wait("speak.complete")
     assert (complete["data"]["completion_cause"], complete["data"]["spoken_text"]) == ("normal", BALANCE)
     line = await pbx.event("UserEvent", UserEvent="TtsLine")
@@ -131,7 +132,7 @@ async def test_a_key_interrupts_and_a_gather_collects(
         complete = await log.wait("speak.complete")
         await server.ask(f"/v1/calls/{call['id']}/gather", {"prompt": {"text": "Your number."}, "max_digits": 4})
         await phone.dtmf("123")
-        gathered = await log.wait("call.gather_complete", timeout_s=15)
+        gathered = await log.wait("call.gather_complete")
         await asyncio.sleep(0.5)
         report = await phone.hangup()
         ended = await log.wait("call.terminated")
@@ -178,7 +179,7 @@ async def test_what_a_line_cannot_do_is_refused_and_the_call_goes_on(
         assert transport in answer["detail"]
     assert (await server.only_call())["state"] == "established"
     await server.ask(f"{path}/hangup", {})
-    report = await phone.report(timeout_s=10)
+    report = await phone.report()
     assert report["ending"]["by"] == "them"
 
 
@@ -201,12 +202,12 @@ async def test_twenty_calls_at_once(server: Server, pbx: Asterisk) -> None:
                     "Async": "true",
                 }
                 await pbx.action("Originate", **local)
-        await until(lambda: len(of_kind(log.events, "call.established")) == 20, 20)
+        await until(lambda: len(of_kind(log.events, "call.established")) == 20)
         by_socket = [call for call in await server.calls() if call["transport"] == "audiosocket"]
         for call in by_socket:
             await server.ask(f"/v1/calls/{call['id']}/speak", {"text": BALANCE, "then": "hangup"})
-        complete = await log.several("speak.complete", 20, timeout_s=30)
-        await log.several("call.terminated", 20, timeout_s=30)
+        complete = await log.several("speak.complete", 20)
+        await log.several("call.terminated", 20)
     assert {each["data"]["completion_cause"] for each in complete} == {"normal"}
     assert sum(each["data"]["underruns"] for each in complete) == 0
     assert not log_faults(server)
@@ -234,11 +235,11 @@ async def test_calls_end_with_the_process_of_their_lines_which_is_started_again(
         server.signal(signal.SIGKILL, pid=pid)
         ended = await log.wait("call.terminated")
         assert ended["data"]["ending"] == {"result": "failed", "reason": "ua_process_died", "sip_code": None}
-        assert (await phone.report(timeout_s=10))["ending"]["by"] == "them", "Asterisk sees that nobody is there"
+        assert (await phone.report())["ending"]["by"] == "them", "Asterisk sees that nobody is there"
         ready = {"child": "lines"}.items()
-        await until(lambda: any(ready <= each.items() for each in entries(server.log, "child_ready")), 20)
+        await until(lambda: any(ready <= each.items() for each in entries(server.log, "child_ready")))
         await phone.dial(pbx.uri("520"), call="2")
-        assert (await phone.report(call="2", timeout_s=20))["ending"]["result"] == "completed"
+        assert (await phone.report(call="2"))["ending"]["result"] == "completed"
     assert await pbx.end() == 0
 
 
@@ -252,6 +253,6 @@ async def test_a_call_outlives_the_server(server: Server, pbx: Asterisk, phone: 
     assert adopted["headers"] == call["headers"]
     async with server.events() as log:
         await server.ask(f"/v1/calls/{call['id']}/speak", {"text": BALANCE, "queue": "replace", "then": "hangup"})
-        complete = await log.wait("speak.complete", timeout_s=15, completion_cause="normal")
+        complete = await log.wait("speak.complete", completion_cause="normal")
         assert complete["data"]["spoken_text"] == BALANCE
-        assert (await phone.report(timeout_s=10))["ending"]["by"] == "them"
+        assert (await phone.report())["ending"]["by"] == "them"

@@ -16,7 +16,7 @@ from lab.softphone import SoftphoneProcess
 from lab.tls_peer import tls_settings
 from tests.e2e.asterisk_lab import asterisk_for, heard_at_asterisk, node
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 BALANCE = "Your balance is 12 dollars."
 
@@ -74,7 +74,7 @@ async def test_the_dialplan_speaks_over_tls_and_srtp(
 ) -> None:
     async with first.events() as log:
         await phone.dial(pbx.uri("500"))
-        report = await phone.report(timeout_s=20)
+        report = await phone.report()
         await log.several("speak.complete", 2)
         assert report["ending"]["result"] == "completed"
         calls = await first.calls()
@@ -88,7 +88,7 @@ async def test_keys_and_hold_pass_srtp(first: Server, pbx: Asterisk, phone: Soft
         established = await log.wait("call.established")
         status, body = await first.post(f"/v1/calls/{established['call_id']}/speak", {"text": LONG_GREETING})
         assert status == 201, body
-        await log.wait("speak.started", timeout_s=15)
+        await log.wait("speak.started")
         await phone.hold()
         await log.wait("call.held")
         await phone.unhold()
@@ -106,7 +106,7 @@ async def test_a_call_that_we_place_over_tls(first: Server, pbx: Asterisk, tmp_p
     async with first.events() as log:
         body = {"to": pbx.secure_uri("1600"), "speak": {"text": GREETING, "then": "hangup"}}
         assert (await first.post("/v1/calls", body))[0] == 201
-        complete = await log.wait("speak.complete", timeout_s=15)
+        complete = await log.wait("speak.complete")
         assert complete["data"]["completion_cause"] == "normal"
         ended = await first.until_terminated()
         assert (ended["transport"], ended["srtp"]) == ("tls", True)
@@ -130,7 +130,7 @@ async def test_a_certificate_of_another_authority_keeps_them_apart(
     _, port = node_by_tls
     async with asterisk_for(tmp_path, first, tls_keys=keys, tls_port=port, first_is="Unavail") as pbx:
         await phone.dial(pbx.uri("502"))
-        await phone.report(timeout_s=20)
+        await phone.report()
         legs = await pbx.several("UserEvent", 2, UserEvent="TtsLeg")
         assert (legs[0]["Node"], legs[0]["Status"]) == ("tts-1", "CHANUNAVAIL")
         assert await first.calls() == []

@@ -51,12 +51,12 @@ class Caller:
         assert status == 202, answer
 
     async def outcome(self, state: str) -> list[tuple[Any, ...]]:
-        await self.log.wait("call.transfer", transfer_id=self.name, state=state, timeout_s=15)
+        await self.log.wait("call.transfer", transfer_id=self.name, state=state)
         told = [each["data"] for each in of_kind(self.log.events, "call.transfer")]
         return [(each["state"], each["sip_code"]) for each in told if each["transfer_id"] == self.name]
 
     async def is_over(self) -> str:
-        report = await self.phone.report(call=self.name, timeout_s=20)
+        report = await self.phone.report(call=self.name)
         return str(report["ending"]["by"])
 
 
@@ -89,7 +89,7 @@ async def test_what_asterisk_tells_of_its_targets(first: Server, pbx: Asterisk, 
         target.answer("180 Ringing")
         # the caller hears Asterisk's ringing tone, which it takes for an answer
         assert await silent.outcome("succeeded") == [*begun, ("ringing", 180), ("succeeded", 200)]
-        said = await log.wait("speak.complete", timeout_s=15)
+        said = await log.wait("speak.complete")
         assert (said["data"]["spoken_text"], said["data"]["completion_cause"]) == (NOBODY, "normal")
         assert await silent.is_over() == "them"
 
@@ -104,7 +104,7 @@ async def test_an_attended_transfer(first: Server, pbx: Asterisk, phone: Softpho
         body = {"mode": "attended", "consult_call_id": consult["id"]}
         status, answer = await first.post(f"/v1/calls/{caller['id']}/transfer", body)
         assert status == 202, answer
-        await log.wait("call.transfer", state="succeeded", timeout_s=15)
+        await log.wait("call.transfer", state="succeeded")
         ended = {call["id"]: call["ending"]["reason"] for call in await first.until_all_terminated()}
         assert ended[caller["id"]] == "transferred"
         assert ended[consult["id"]] in ("transferred", "remote_hangup"), "Asterisk ends the one that was replaced"
@@ -123,7 +123,7 @@ async def test_the_dialplan_hands_a_caller_over(first: Server, pbx: Asterisk, ph
         ended = await log.wait("call.terminated")
         assert ended["data"]["ending"]["reason"] == "transferred"
         await target.request_inside("BYE", 9)
-        assert (await phone.report(timeout_s=10))["ending"]["by"] == "them"
+        assert (await phone.report())["ending"]["by"] == "them"
 
 
 async def test_a_caller_whom_nobody_takes_over_is_told_so(
@@ -131,6 +131,6 @@ async def test_a_caller_whom_nobody_takes_over_is_told_so(
 ) -> None:
     async with first.events() as log:
         await phone.dial(pbx.uri("506"))  # to 1001, where nobody is
-        await phone.report(timeout_s=30)
+        await phone.report()
         said = [event["data"]["spoken_text"] for event in await log.several("speak.complete", 2)]
         assert said == [CONNECTING, NOBODY]

@@ -11,9 +11,10 @@ import pytest
 from cc_tts.media.g711 import ulaw_encode
 from lab import needs
 from lab.caller_audio import Samples, cough, pcm_of, said, silence, sound
-from lab.configured import Lend, server_with, until
+from lab.configured import Lend, server_with
 from lab.server_under_test import LONG_GREETING, EventLog, Json, Server, entries
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -40,7 +41,7 @@ async def speak(server: Server, call_id: str, log: EventLog, text: str = LONG_GR
 
 
 async def vad_pid(server: Server) -> int:
-    await until(lambda: vad_starts(server), 30)
+    await until(lambda: vad_starts(server))
     pid: int = vad_starts(server)[-1]["pid"]
     return pid
 
@@ -89,7 +90,7 @@ async def test_other_sounds_stop_nothing(server: Server, phone: SoftphoneProcess
         await speak(server, call_id, log, barge_in={"speech": True, "dtmf": False})
         await asyncio.sleep(1.0)
         await phone.say(noises)
-        complete = await log.wait("speak.complete", timeout_s=60)
+        complete = await log.wait("speak.complete")
         await phone.hangup()
     assert complete["data"]["completion_cause"] == "normal"
     assert not [event for event in log.events if event["type"].startswith("call.speech")]
@@ -104,7 +105,7 @@ async def test_a_prompt_is_held_and_goes_on(server: Server, phone: SoftphoneProc
         await phone.say(octets(tmp_path, said(SHORT)))
         paused = await log.wait("speak.paused", utterance_id=spoken)
         resumed = await log.wait("speak.resumed", utterance_id=spoken)
-        complete = await log.wait("speak.complete", timeout_s=60)
+        complete = await log.wait("speak.complete")
         report = await phone.hangup()
     assert paused["data"]["by"] == "speech"
     assert paused["seq"] < resumed["seq"] < complete["seq"]
@@ -162,7 +163,7 @@ async def test_calls_go_on_when_the_vad_process_dies(lend: Lend, phone: Softphon
         await asyncio.sleep(0.5)
         first = await vad_pid(server)
         os.kill(first, signal.SIGKILL)
-        await until(lambda: vad_starts(server)[-1]["pid"] != first, 30)
+        await until(lambda: vad_starts(server)[-1]["pid"] != first)
         assert (await server.get(f"/v1/calls/{call_id}"))[1]["state"] == "established"
         await phone.say(octets(tmp_path, said()))
         complete = await log.wait("speak.complete")

@@ -28,7 +28,7 @@ async def test_pcma_carries_the_greeting_whole(fresh_server: Server, phone: Soft
     record = tmp_path / "heard.wav"
     async with fresh_server.events() as log:
         await phone.dial(fresh_server.uri("greet"), codec="pcma", record=record)
-        await log.wait("speak.complete", timeout_s=30)
+        await log.wait("speak.complete")
     await asyncio.sleep(0.3)  # the last packets
     report = await phone.hangup()
     heard, _ = audio_match.read_wav(record)
@@ -48,7 +48,7 @@ async def test_g722_carries_speech(server: Server) -> None:
         assert answer.formats[0] == G722
         caller.ack()
         assert (await log.wait("call.established"))["data"]["codec"] == "G722"
-        complete = await log.wait("speak.complete", timeout_s=20)
+        complete = await log.wait("speak.complete")
         assert complete["data"]["completion_cause"] == "normal"
         assert (await caller.bye()).status == 200
     assert ear.payload_types == {G722}

@@ -16,11 +16,12 @@ from cc_tts.media import g711
 from cc_tts.softphone.rtp.packets import RtpPacket, TelephoneEvent, event_code
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.rtp.other_payloads import Decoded, OtherPayloads
-from lab.configured import Lend, logged, of_kind, until
+from lab.configured import Lend, logged, of_kind
 from lab.media_client import media
 from lab.raw_rtp import Address, RtpPeer
 from lab.raw_sip import SDP, RawCaller, RawPeer
 from lab.server_under_test import EventLog, Json, Server
+from lab.waiting import until
 from tests.e2e.test_direct_media import media_address
 from tests.support.alaw import alaw_encode
 
@@ -142,7 +143,7 @@ async def test_a_codec_that_nothing_is_made_of_is_logged_once(server: Server) ->
         for _ in range(70):
             phone.next_packet(media_address(offer), bytes(20), 18)
             await asyncio.sleep(0.02)
-        await until(lambda: logged(server, "rtp_discarded"), 5)
+        await until(lambda: logged(server, "rtp_discarded"))
         (line,) = logged(server, "rtp_discarded")
         assert line["call_id"] == call["call_id"]
         assert line["packets"] >= 50

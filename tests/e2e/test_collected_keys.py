@@ -38,7 +38,7 @@ async def test_keys_interrupt_the_prompt_and_are_the_digits(server: Server, phon
         await gather(server, call_id, gather_id="account", prompt=ASK)
         await log.wait("speak.started")
         await phone.dtmf("4711#")
-        complete = await log.wait("call.gather_complete", timeout_s=20)
+        complete = await log.wait("call.gather_complete")
         assert complete["call_id"] == call_id
         data = complete["data"]
         assert (data["gather_id"], data["result"], data["digits"]) == ("account", "finish_key", "4711")
@@ -66,10 +66,10 @@ async def test_a_wrong_entry_is_asked_for_again(server: Server, phone: Softphone
         )
         await log.wait("speak.complete")
         await phone.dtmf("12#")
-        await log.several("speak.complete", 2, timeout_s=20)
+        await log.several("speak.complete", 2)
         assert (await server.get(f"/v1/calls/{call_id}/gather"))[1]["tries"] == 2
         await phone.dtmf("4711")
-        data = (await log.wait("call.gather_complete", timeout_s=20))["data"]
+        data = (await log.wait("call.gather_complete"))["data"]
         assert (data["result"], data["digits"], data["tries"]) == ("max_digits", "4711", 2)
         assert {event["data"]["digit"] for event in of_kind(log.events, "call.dtmf")} == {"x"}
         await phone.hangup()
@@ -92,11 +92,11 @@ async def test_a_dialplan_asks_for_keys_and_has_them_in_the_bye(
 ) -> None:
     async with RawCaller("ask", collector.sip_port) as caller, collector.events() as log:
         await caller.establish(headers=b"X-TTS-Gather: max=4;finish=#;sensitive=yes\r\n")
-        await log.wait("speak.started", timeout_s=20)
+        await log.wait("speak.started")
         for key in keys:
             caller.send("INFO", body=f"Signal={key}\r\nDuration=160\r\n", content_type="application/dtmf-relay")
             assert (await caller.final()).status == 200
-        bye = await caller.request("BYE", timeout_s=20)
+        bye = await caller.request("BYE")
         complete = await log.wait("call.terminated")
     assert (header(bye, "X-TTS-Cause"), header(bye, "X-TTS-Digits")) == (cause, digits)
     assert complete["data"]["ending"]["reason"] == "gather_complete"
@@ -107,7 +107,7 @@ async def test_a_dialplan_asks_for_keys_and_has_them_in_the_bye(
 async def test_a_dialplan_whose_caller_presses_nothing(collector: Server) -> None:
     async with RawCaller("ask", collector.sip_port) as caller:
         await caller.establish(headers=b"X-TTS-Gather: max=4;initial=200;tries=2\r\n")
-        bye = await caller.request("BYE", timeout_s=30)
+        bye = await caller.request("BYE")
         assert header(bye, "X-TTS-Cause") == "timeout"
         assert "X-TTS-Digits" not in bye
     assert len((await collector.only_call())["utterances"]) == 2

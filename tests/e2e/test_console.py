@@ -18,7 +18,8 @@ from lab import needs
 from lab.ports import free_ports
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from lab.waiting import until
+from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.e2e
 
@@ -91,8 +92,8 @@ async def test_a_call_is_spoken_to_and_ended_with_the_keyboard_alone(
         await page.keyboard.type("Hello from the console.")
         await tab_to(page, "Speak")
         await page.keyboard.press("Enter")
-        await phone.wait_event("speech_start", timeout_s=15)
-        said = await log.wait("speak.complete", timeout_s=15)
+        await phone.wait_event("speech_start")
+        said = await log.wait("speak.complete")
         assert (said["data"]["completion_cause"], said["data"]["spoken_text"]) == ("normal", "Hello from the console.")
         await page.locator("td", has_text="Hello from the console.").first.wait_for()
         await page.locator("svg.timeline rect.speech").wait_for()
@@ -106,7 +107,7 @@ async def test_a_call_is_spoken_to_and_ended_with_the_keyboard_alone(
         ended = await server.until_terminated()
         await page.locator("dd", has_text="we hung up").wait_for()
     assert ended["ending"]["reason"] == "local_hangup"
-    await phone.report(timeout_s=10)
+    await phone.report()
 
 
 async def test_what_is_kept_of_a_call(browser: Any, server: Server, phone: SoftphoneProcess) -> None:
@@ -213,7 +214,7 @@ async def test_how_loud_a_call_is_can_be_seen_and_read_out(browser: Any) -> None
         url = f"http://127.0.0.1:{api.port}/console/"
         async with opened(browser, url, locale="zh-CN") as page:
             await page.locator("tr[data-key=call-1]").wait_for()
-            await eventually(lambda: len(set(api.registry.ua.commands("levels"))) == 2)
+            await until(lambda: len(set(api.registry.ua.commands("levels"))) == 2)
             levels = Levels(received_dbov=-127, sent_dbov=-18)
             for call_id in ("call-0", "call-1"):
                 report = messages.QualityReport(call_id=call_id, quality=sounding(), levels=levels)
@@ -242,7 +243,7 @@ async def test_a_hidden_tab_asks_nothing_and_goes_on_where_it_was(browser: Any) 
                 await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
             await turn("hidden")
-            await eventually(lambda: api.registry.services.events.num_subscribers == 0)
+            await until(lambda: api.registry.services.events.num_subscribers == 0)
             page.on("request", lambda request: asked.append(request.url))
             api.registry.ua.ended("call-0", by="remote", sip_code=200)
             api.registry.add("call-2", answered=True)

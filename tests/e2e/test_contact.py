@@ -14,7 +14,7 @@ from lab.raw_sip import RawPeer, repeated
 from lab.server_under_test import Server
 from lab.tls_peer import ask, client_context, offer, server_context, tls_settings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 OWN = "127.0.0.21"
 """Not the address from which the machine would speak to HOST by itself."""

@@ -32,8 +32,8 @@ async def test_chinese_in_a_header(server: Server, phone: SoftphoneProcess) -> N
     text = "您好，欢迎致电。"
     async with server.events() as log:
         await phone.dial(server.uri("silent"), headers={"X-TTS-Text": quote(text), "X-TTS-Then": "hangup"})
-        complete = await log.wait("speak.complete", timeout_s=20)
-        report = await phone.report(timeout_s=10)
+        complete = await log.wait("speak.complete")
+        report = await phone.report()
     assert complete["data"]["spoken_text"] == text
     assert complete["data"]["completion_cause"] == "normal"
     assert report["talkspurts"]
@@ -52,9 +52,9 @@ SSML = (
 async def test_ssml_in_a_header_with_its_marks_and_words(server: Server, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
         await phone.dial(server.uri("silent"), headers={"X-TTS-SSML": quote(SSML), "X-TTS-Then": "hangup"})
-        complete = await log.wait("speak.complete", timeout_s=20)
+        complete = await log.wait("speak.complete")
         marks = [event["data"] for event in log.events if event["type"] == "speak.mark"]
-        report = await phone.report(timeout_s=10)
+        report = await phone.report()
     assert complete["data"]["spoken_text"] == "One two three. Vier.Five."
     assert [mark["name"] for mark in marks] == ["middle", "after"]
     utterance_id = complete["data"]["utterance_id"]
@@ -72,7 +72,7 @@ async def test_ssml_by_rest_with_a_warning(server: Server, phone: SoftphoneProce
     async with server.events() as log:
         call_id = await phone.establish(server.uri("silent"), log)
         status, accepted = await server.post(f"/v1/calls/{call_id}/speak", {"ssml": SSML})
-        await log.wait("speak.complete", timeout_s=20)
+        await log.wait("speak.complete")
     assert status == 201
     assert [warning["line"] for warning in accepted["warnings"]] == [1]
     assert "<foo>" in accepted["warnings"][0]["detail"]
@@ -102,8 +102,8 @@ async def test_an_announcement_is_repeated_after_a_delay_and_hung_up(server: Ser
     uri = server.uri("annc") + ";play=tts:One%20moment.;repeat=2;delay=1000"
     async with server.events() as log:
         await phone.dial(uri)
-        complete = await log.wait("speak.complete", timeout_s=20)
-        report = await phone.report(timeout_s=10)
+        complete = await log.wait("speak.complete")
+        report = await phone.report()
     assert complete["data"]["completion_cause"] == "normal"
     assert complete["data"]["played_ms"] > 1000
     spurts = report["talkspurts"]
@@ -120,7 +120,7 @@ async def test_nothing_is_lost_while_the_caller_holds(
     record = tmp_path / "heard.wav"
     async with fresh_server.events() as log:
         await phone.dial(fresh_server.uri("long"), record=record)
-        await phone.wait_event("speech_start", timeout_s=15)
+        await phone.wait_event("speech_start")
         await asyncio.sleep(1.5)  # some speech before the hold
         await phone.hold()
         await log.wait("call.held")
@@ -149,7 +149,7 @@ async def test_speech_over_tcp_signalling(server: Server, tmp_path: Path) -> Non
     async with await SoftphoneProcess.start(transport="tcp", log_path=tmp_path / "tcp.log") as phone:
         async with server.events() as log:
             await phone.dial(server.uri("greet") + ";transport=tcp")
-            await log.wait("speak.complete", completion_cause="normal", timeout_s=20)
+            await log.wait("speak.complete", completion_cause="normal")
         report = await phone.hangup()
     assert report["talkspurts"]
     assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "us")

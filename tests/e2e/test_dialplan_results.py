@@ -56,7 +56,7 @@ async def test_a_call_that_has_nothing_to_say_before_its_hangup_is_refused_and_t
 async def test_the_then_of_a_route_ends_a_call_after_the_prompt_of_its_invite(node: Server) -> None:
     async with RawCaller("say", node.sip_port) as caller:
         await caller.establish(headers=b"X-TTS-Text: Hello.\r\n")
-        bye = await caller.request("BYE", timeout_s=20)
+        bye = await caller.request("BYE")
     assert header(bye, "X-TTS-Cause") == "normal"
     call = await node.until_terminated()
     played_ms = (await node.utterance(call))["played_ms"]
@@ -68,9 +68,9 @@ async def test_the_then_of_a_route_ends_a_call_after_the_prompt_of_its_invite(no
 async def test_a_bye_after_a_key_says_that_the_prompt_was_interrupted(node: Server) -> None:
     async with RawCaller("long", node.sip_port) as caller, node.events() as log:
         await caller.establish(headers=b"X-TTS-Then: hangup\r\n")
-        await log.wait("speak.started", timeout_s=15)
+        await log.wait("speak.started")
         caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
-        bye = await caller.request("BYE", timeout_s=20)
+        bye = await caller.request("BYE")
     assert header(bye, "X-TTS-Cause") == "barge_in"
     assert int(header(bye, "X-TTS-Played-Ms")) < 15_000, "not the whole greeting"
 
@@ -129,7 +129,7 @@ async def test_a_call_that_nobody_answers_is_refused_or_hears_what_the_route_say
         caller.invite()
         await next_of(caller, 180)
         await caller.acknowledge(200)
-        complete = await log.wait("speak.complete", timeout_s=20)
-        bye = await caller.request("BYE", timeout_s=20)
+        complete = await log.wait("speak.complete")
+        bye = await caller.request("BYE")
     assert complete["data"]["spoken_text"] == AWAY
     assert header(bye, "X-TTS-Cause") == "normal"

@@ -18,6 +18,7 @@ from lab.ports import HOST
 from lab.raw_rtp import Address, RtpPeer
 from lab.raw_sip import SDP, RawPeer
 from lab.server_under_test import LONG_GREETING, Server
+from lab.waiting import PATIENCE_S
 from tests.e2e.asterisk_lab import asterisk_for, node
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.usefixtures("server_build")]
@@ -52,7 +53,7 @@ class Phone(RawPeer):
         host, _, port = uri.partition("@")[2].partition(":")
         self._to_pbx = (host, int(port))
         self._request("INVITE", uri, to=f"<{uri}>", body=self._sdp)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not (text := (await self.received.get())[0]).startswith("SIP/2.0 200"):
                 assert text.startswith("SIP/2.0 1"), text
         to = re.search(r"^To: (.*)\r$", text, re.MULTILINE)
@@ -63,7 +64,7 @@ class Phone(RawPeer):
 
     async def follow(self) -> None:
         while True:
-            request = await self.expect("INVITE", timeout_s=60)
+            request = await self.expect("INVITE")
             await asyncio.sleep(self._delay_s)
             self.answer("200 OK", body=self._sdp)
             self.media_to = media_address(request)
@@ -114,8 +115,8 @@ async def media_goes_directly(first: Server, pbx: Asterisk, delay_ms: int) -> No
         tasks = [asyncio.create_task(phone.follow()), asyncio.create_task(phone.talk())]
         established = await events.wait("call.established")
         assert (await first.post(f"/v1/calls/{established['call_id']}/speak", {"text": LONG_GREETING}))[0] == 201
-        await events.wait("speak.started", timeout_s=15)
-        async with asyncio.timeout(20):
+        await events.wait("speak.started")
+        async with asyncio.timeout(PATIENCE_S):
             await phone.moved.wait()
         assert phone.media_to[0] == NODES[0]
         await rtp.hears(100)

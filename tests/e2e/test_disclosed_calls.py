@@ -55,8 +55,8 @@ async def test_a_call_that_is_placed_has_its_own(labelled: Server) -> None:
     async with labelled.events() as log:
         status, call = await labelled.post("/v1/calls", body)
         assert status == 201, call
-        await log.wait("call.disclosed", timeout_s=20)
-        await log.several("call.terminated", 2, timeout_s=20)
+        await log.wait("call.disclosed")
+        await log.several("call.terminated", 2)
     assert spoken(log, call["id"]) == ["This is a robot.", "Bye."]
 
 
@@ -67,7 +67,7 @@ async def test_tokens_of_a_stream_follow_it(labelled: Server, phone: SoftphonePr
         async with http.ws_connect(f"/v1/calls/{call_id}/stream") as stream:
             await stream.send_json({"type": "tokens", "text": "How can I help you?"})
             await stream.send_json({"type": "end"})
-            await log.several("speak.complete", 2, timeout_s=20)
+            await log.several("speak.complete", 2)
         await phone.hangup()
     assert spoken(log, call_id) == [LABEL, "How can I help you?"]
 
@@ -78,8 +78,8 @@ async def test_if_the_engine_fails_the_caller_hears_nothing(tmp_path: Path, phon
         for pid in server.pids_of("cc_tts.engines.worker"):
             server.signal(signal.SIGSTOP, pid=pid)
         await phone.dial(server.uri("greet"))
-        failed = await log.wait("call.disclosure_failed", timeout_s=20)
-        greeting = (await log.several("speak.complete", 2, timeout_s=20))[1]
+        failed = await log.wait("call.disclosure_failed")
+        greeting = (await log.several("speak.complete", 2))[1]
         report = await phone.hangup()
     assert failed["data"]["error"] in ("engine_failed", "engine_overloaded")
     assert (greeting["data"]["error"], greeting["data"]["played_ms"]) == ("disclosure_failed", 0.0)

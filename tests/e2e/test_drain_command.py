@@ -9,10 +9,11 @@ import aiohttp
 import pytest
 
 from lab.children import Child
-from lab.configured import server_with, until
+from lab.configured import server_with
 from lab.ports import free_ports
 from lab.raw_sip import RawCaller, invite_once, options
 from lab.server_under_test import Server
+from lab.waiting import until
 from tests.e2e.test_streamed_answers import stream_of
 
 pytestmark = pytest.mark.e2e
@@ -42,7 +43,7 @@ async def test_it_waits_for_the_last_call_and_for_speech_that_a_client_gets_over
         await socket.send_json({"type": "Speak", "text": "One moment please. "})
         assert (await socket.receive()).type is aiohttp.WSMsgType.TEXT
         child = await drain(tmp_path, "--config", str(server.config))
-        await until(lambda: "draining: no new calls" in child.log, TIMEOUT_S)
+        await until(lambda: "draining: no new calls" in child.log)
         assert (await log.wait("server.draining"))["data"] == {"calls": 1}
         assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": True})
         for refusal in (await invite_once("silent", server.sip_port), await options(server.sip_port)):
@@ -82,7 +83,7 @@ async def test_it_uses_the_token_that_may(tmp_path: Path) -> None:
     serving = await Child.start(
         [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)], log_path=tmp_path / "server.log"
     )
-    await until(lambda: '"serving"' in serving.log, TIMEOUT_S)
+    await until(lambda: '"serving"' in serving.log)
     child = await drain(tmp_path, "--config", str(config))
     assert await child.wait(TIMEOUT_S) == 0, child.log
     assert await serving.wait(TIMEOUT_S) == 0

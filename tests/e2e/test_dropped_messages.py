@@ -12,12 +12,13 @@ from urllib.parse import quote
 import pytest
 
 from cc_tts.ua import pjsua2_build
-from lab.configured import logged, ua_pid, until
+from lab.configured import logged, ua_pid
 from lab.ports import HOST
 from lab.raw_sip import SDP, RawCaller, options, tcp_options
 from lab.server_under_test import Server
+from lab.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
 ANSWER_TIMEOUT_S = 5.0
 
@@ -97,7 +98,7 @@ async def test_a_request_over_tcp_that_does_not_fit_gets_513(server: Server, is_
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             with contextlib.suppress(ConnectionResetError):
                 assert await tcp.reader.read() == b"", "the connection ends"
-    await until(lambda: logged(server, "requests_refused"), ANSWER_TIMEOUT_S)
+    await until(lambda: logged(server, "requests_refused"))
     (line,) = logged(server, "requests_refused")
     assert (line["cause"], line["count"], line["some_sources"]) == ("too_long", 1, [HOST])
     assert await server.calls() == []

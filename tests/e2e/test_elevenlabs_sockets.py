@@ -11,8 +11,9 @@ import aiohttp
 import pytest
 
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 MANY, ONE = "multi-stream-input", "stream-input"
 LONG = "This sentence is said again and again, and again. " * 40
@@ -29,7 +30,7 @@ async def connected(
 
 async def until_final(socket: aiohttp.ClientWebSocketResponse, context_id: str | None = None) -> list[Any]:
     seen = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             message = json.loads(await socket.receive_str())
             if message.get("contextId") == context_id:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.configured import logged, server_with, until, until_readyz
+from lab.configured import logged, server_with, until_readyz
 from lab.raw_sip import options
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
+from lab.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -22,7 +23,7 @@ REPLACED_S = 40.0
 
 
 async def until_played(server: Server, utterance_id: str, played_ms: float) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while (await server.get(f"/v1/utterances/{utterance_id}"))[1]["played_ms"] < played_ms:  # noqa: ASYNC110 - no event says it
             await asyncio.sleep(0.05)
 
@@ -37,7 +38,7 @@ async def test_a_lost_worker_of_espeak_costs_a_prompt_and_no_call(phone: Softpho
     async with server_with(tmp_path, tts__stall_timeout_ms="1000", cache__enabled="false") as server:
         assert "libespeak" not in await asyncio.to_thread(Path(f"/proc/{server.pid}/maps").read_text)
         await phone.dial(server.uri("silent"), max_talk_s=120)
-        await phone.wait_event("answered", timeout_s=10)
+        await phone.wait_event("answered")
         call, played_ms = await server.only_call(), 0.0
         async with server.events() as log:
             for number in (signal.SIGKILL, signal.SIGSTOP):
@@ -45,7 +46,7 @@ async def test_a_lost_worker_of_espeak_costs_a_prompt_and_no_call(phone: Softpho
                 await until_played(server, long["id"], PLAYED_MS)
                 pid = espeak_pid(server)
                 os.kill(pid, number)
-                lost = await log.wait("speak.complete", timeout_s=30, utterance_id=long["id"])
+                lost = await log.wait("speak.complete", utterance_id=long["id"])
                 assert lost["data"]["completion_cause"] == "error", lost
                 assert lost["data"]["error"] == "engine_failed"
                 assert lost["data"]["played_ms"] >= PLAYED_MS, "what was made before is heard to its end"
@@ -53,7 +54,7 @@ async def test_a_lost_worker_of_espeak_costs_a_prompt_and_no_call(phone: Softpho
                 assert (await options(server.sip_port)).status == 200, "a server that is ready takes calls"
                 assert espeak_pid(server) != pid
                 _, short = await server.post(f"/v1/calls/{call['id']}/speak", {"text": SHORT})
-                said = await log.wait("speak.complete", timeout_s=30, utterance_id=short["id"])
+                said = await log.wait("speak.complete", utterance_id=short["id"])
                 assert said["data"]["completion_cause"] == "normal", said
                 played_ms += lost["data"]["played_ms"] + said["data"]["played_ms"]
         report = await phone.hangup()

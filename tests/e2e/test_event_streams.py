@@ -16,6 +16,7 @@ from cc_tts.processes.tasks import cancel_all
 from lab.configured import server_with, ua_pid, until_readyz
 from lab.server_under_test import Json, Server
 from lab.softphone import SoftphoneProcess
+from lab.waiting import PATIENCE_S
 from tests.support.event_source import EventSource
 
 pytestmark = pytest.mark.e2e
@@ -56,7 +57,7 @@ class Reader:
 
     async def wait(self, kind: str, **data: Any) -> Json:
         """The first event of this type whose data holds these values."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 for event in self.events:
                     if event["type"] == kind and data.items() <= event["data"].items():

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.configured import Lend, is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
+from lab.configured import Lend, is_running, logged, of_kind, server_with, ua_pid, until_readyz
 from lab.peers import Sipp
 from lab.ports import HOST
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import RawCaller, invite_once, tcp_options
 from lab.server_under_test import EventLog, Server
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.e2e.test_direct_media import media_address
 
 pytestmark = pytest.mark.e2e
@@ -27,7 +28,7 @@ SOCKETS_REST_S = 1.0
 async def speaking(server: Server, phone: SoftphoneProcess, log: EventLog, user: str = "long") -> str:
     """A call on which something is being said; returns its id."""
     await phone.dial(server.uri(user))
-    started = await log.wait("speak.started", timeout_s=15)
+    started = await log.wait("speak.started")
     call_id: str = started["call_id"]
     return call_id
 
@@ -50,11 +51,11 @@ async def test_the_ua_process_dies_in_the_middle_of_a_prompt(server: Server, pho
         assert utterance["error"] is None
         status, problem = await server.post(f"/v1/calls/{call_id}/speak", {"text": "too late"})
         assert (status, problem["code"]) == (409, "wrong_state")
-        await until(lambda: ua_pid(server) != old, EXIT_TIMEOUT_S)
+        await until(lambda: ua_pid(server) != old)
         await until_readyz(server, 200)
         assert (await phone.hangup())["ending"]["by"] == "us"  # nobody told it; its RTP would go on
         await phone.dial(server.uri("greet"), call="2")
-        await log.wait("speak.complete", completion_cause="normal", timeout_s=20)
+        await log.wait("speak.complete", completion_cause="normal")
         report = await phone.hangup(call="2")
         assert report["talkspurts"]
         assert report["ending"]["result"] == "completed"
@@ -110,20 +111,20 @@ async def test_sigterm_lets_a_prompt_end_and_a_second_one_ends_the_calls_at_once
             text = "This%20sentence%20is%20said%20to%20its%20very%20end."
             await phone.dial(server.uri("silent"), headers={"X-TTS-Text": text, "X-TTS-Then": "hangup"})
             await phone.dial(server.uri("long"), call="2")
-            await log.several("speak.started", 2, timeout_s=15)
+            await log.several("speak.started", 2)
             server.signal(signal.SIGTERM)
             await log.wait("server.draining")
-            complete = await log.wait("speak.complete", timeout_s=20)
+            complete = await log.wait("speak.complete")
             assert complete["data"]["completion_cause"] == "normal"
             assert complete["data"]["spoken_text"] == "This sentence is said to its very end."
-            report = await phone.report(timeout_s=10)
+            report = await phone.report()
             assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
             assert is_running(server.pid)
             server.signal(signal.SIGTERM)
             await log.wait("speak.complete", completion_cause="call_ended")
             _, terminated = await log.several("call.terminated", 2)
         assert terminated["data"]["ending"] == {"result": "completed", "reason": "draining", "sip_code": 200}
-        report = await phone.report(call="2", timeout_s=10)
+        report = await phone.report(call="2")
         assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
         assert await server.ended(EXIT_TIMEOUT_S) == 0
 
@@ -134,7 +135,7 @@ async def test_the_ua_process_ends_with_its_server(tmp_path: Path) -> None:
         child = ua_pid(server)
         server.signal(signal.SIGKILL)
         await server.ended(EXIT_TIMEOUT_S)
-        await until(lambda: not is_running(child), EXIT_TIMEOUT_S)
+        await until(lambda: not is_running(child))
     finally:
         await server.end()
 
@@ -206,7 +207,7 @@ async def test_the_last_words_before_the_hangup_of_the_caller(server: Server, tm
         caller = await Sipp.call(
             "bye_during_speak", folder=tmp_path, target_port=server.sip_port, service="long", pause_ms=1000, tcp=True
         )
-        complete = await log.wait("speak.complete", timeout_s=20)
+        complete = await log.wait("speak.complete")
         terminated = await log.wait("call.terminated")
         await caller.passed()
     assert complete["data"]["completion_cause"] == "call_ended"
@@ -230,5 +231,5 @@ async def test_a_caller_who_sends_rtcp_alone_is_there(lend: Lend) -> None:
             phone.report(media_address(answer.text))
             await asyncio.sleep(0.5)
         assert (await server.only_call())["state"] == "established"
-        await caller.request("BYE", timeout_s=8)
+        await caller.request("BYE")
         assert (await server.until_terminated())["ending"]["reason"] == "rtp_inactivity"

@@ -10,8 +10,9 @@ import aiohttp
 import pytest
 
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 TEXT = "Your order has been shipped. It will arrive on Friday."
 LONG = "This sentence is said again and again, and again. " * 40
@@ -44,7 +45,7 @@ class Flux:
         return await self.until("SpeechInterrupted", "Warning")
 
     async def until(self, *kinds: str) -> Any:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 message = await self.socket.receive()
                 if message.type is aiohttp.WSMsgType.BINARY:

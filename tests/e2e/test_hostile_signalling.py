@@ -70,9 +70,9 @@ async def test_audio_behind_another_media_line(server: Server, media: str) -> No
         async with server.events() as log, RawCaller("greet", server.sip_port) as caller:
             caller.send("INVITE", body=HEAD + media)
             await caller.acknowledge(200)
-            await log.wait("speak.started", timeout_s=10)
+            await log.wait("speak.started")
             assert (await caller.bye()).status == 200
-            await log.wait("call.terminated", timeout_s=10)
+            await log.wait("call.terminated")
     assert {call["codec"] for call in await server.calls()} == {"PCMU"}
     assert (await server.get("/readyz"))[0] == 200
 
@@ -85,7 +85,7 @@ async def test_a_caller_that_only_listens_owes_no_rtp(lend: Lend) -> None:
     ):
         caller.send("INVITE", body=HEAD + AUDIO + "a=recvonly\r\n")
         await caller.acknowledge(200)
-        complete = await log.wait("speak.complete", timeout_s=20)
+        complete = await log.wait("speak.complete")
         assert complete["data"]["completion_cause"] == "normal"
         assert complete["data"]["played_ms"] > 2500, "longer than the timeout, or this shows nothing"
         assert (await caller.bye()).status == 200
@@ -95,11 +95,11 @@ async def test_what_is_not_a_digit_interrupts_nothing(server: Server) -> None:
     async with server.events() as log, RawCaller("greet", server.sip_port) as caller:
         caller.send("INVITE", body=HEAD + AUDIO)
         await caller.acknowledge(200)
-        await log.wait("speak.started", timeout_s=10)
+        await log.wait("speak.started")
         for signal in ("\u00fc", "e", " ", "?"):
             caller.send("INFO", body=f"Signal={signal}\r\nDuration=160\r\n", content_type="application/dtmf-relay")
             assert (await caller.final()).status in (200, 400, 415)
-        complete = await log.wait("speak.complete", timeout_s=20)
+        complete = await log.wait("speak.complete")
         assert complete["data"]["completion_cause"] == "normal"
         assert (await caller.bye()).status == 200
     assert "callback_failed" not in server.log

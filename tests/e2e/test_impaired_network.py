@@ -31,7 +31,7 @@ async def server(lend: Lend) -> AsyncIterator[Server]:
 async def test_a_call_runs_its_course(server: Server, phone: SoftphoneProcess, impairment: Impairment) -> None:
     async with Network(server.sip_port, impairment) as network, server.events() as events:
         await phone.dial(f"sip:greet@{HOST}:{network.sip_port}", timeout_s=SIP_TIMEOUT_S)
-        greeting = await events.wait("speak.complete", timeout_s=SIP_TIMEOUT_S)
+        greeting = await events.wait("speak.complete")
         assert greeting["data"]["completion_cause"] == "normal"
         assert greeting["data"]["underruns"] == 0
         call = await server.only_call()
@@ -47,7 +47,7 @@ async def test_a_call_runs_its_course(server: Server, phone: SoftphoneProcess, i
         assert interrupted["data"]["completion_cause"] == "barge_in"
 
         report = await phone.hangup()
-        over = await events.wait("call.terminated", timeout_s=SIP_TIMEOUT_S)
+        over = await events.wait("call.terminated")
         assert over["data"]["ending"]["result"] == "completed"
         (sent,) = network.sent
         assert sent.holes == 0

@@ -17,6 +17,7 @@ from lab.peers import Sipp
 from lab.ports import HOST
 from lab.raw_sip import Answer, RawCaller, RawPeer, authorization, options
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.e2e
 
@@ -72,7 +73,7 @@ async def num_refused(server: Server, cause: str) -> int:
 
 async def until_refused(server: Server, cause: str, wanted: int) -> None:
     """Wait until so many were; there must not be more by then."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while await num_refused(server, cause) < wanted:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.05)
     assert await num_refused(server, cause) == wanted
@@ -226,7 +227,7 @@ async def test_one_source_cannot_take_what_others_need(lend: Lend) -> None:
                 await asyncio.sleep(0.02)  # the kernel's queue must not drop what others send
 
         flooding = asyncio.create_task(flood())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while await num_refused(server, "rate") < before + 200:  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.05)
         (nonce, _) = await challenges(server, source=FRIEND)

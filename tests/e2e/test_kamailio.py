@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 
-from lab.configured import logged, until
+from lab.configured import logged
 from lab.kamailio import (
     ENDED_WITHIN_S,
     FINAL_WITHIN_S,
@@ -29,6 +29,7 @@ from lab.ports import HOST
 from lab.raw_sip import Answer, RawCaller, RawPeer, options
 from lab.server_under_test import Json, Ports, Server
 from lab.softphone import SoftphoneProcess
+from lab.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.e2e
 
@@ -96,7 +97,7 @@ async def until_empty(*nodes: Server, timeout_s: float = 5.0) -> None:
 
 async def until_held(node: Server, call_id: str, *, held: bool) -> None:
     """Wait until the node has heard of it from its UA process, which the caller may know earlier."""
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(PATIENCE_S):
         while (await node.get(f"/v1/calls/{call_id}"))[1]["held"] is not held:  # noqa: ASYNC110 - polled as a client would
             await asyncio.sleep(0.02)
 
@@ -127,7 +128,7 @@ async def test_calls_are_spread_and_requests_inside_them_find_their_node(shared:
     for name in "24":  # the node hangs up
         node, call_id = calls[name]
         assert (await node.post(f"/v1/calls/{call_id}/hangup", {}))[0] == 200
-        report = await phone.report(call=name, timeout_s=5.0)
+        report = await phone.report(call=name)
         assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
     await until_empty(a, b)
     ended = {call["headers"]["X-Name"]: call["ending"]["reason"] for node in (a, b) for call in await node.calls()}
@@ -188,16 +189,16 @@ async def test_a_drained_node_empties_without_losing_a_call(tmp_path: Path, phon
             await proxy.until_state(a, "IP")
             assert [await caller.dial() for caller in callers[2:]] == [200, 200]
             assert (len(await live(a)), len(await live(b))) == (1, NUM_LINES)
-            complete = await log.wait("speak.complete", timeout_s=15)
+            complete = await log.wait("speak.complete")
             assert complete["data"]["completion_cause"] == "normal"
             ending = (await log.wait("call.terminated"))["data"]["ending"]
             assert (ending["result"], ending["reason"]) == ("completed", "prompt_finished")
-        report = await phone.report(timeout_s=5.0)
+        report = await phone.report()
         assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
         assert (report["rtp"]["lost"], len(report["talkspurts"]) > 0) == (0, True)
         assert await a.ended(10.0) == 0, "empty, it ends by itself"
         assert [(await caller.bye()).status for caller in callers] == [200] * NUM_LINES
-        await until(lambda: "node down: sip:" in proxy.log, 5)
+        await until(lambda: "node down: sip:" in proxy.log)
 
 
 async def until_bye(caller: ProxiedCaller, timeout_s: float) -> float:
@@ -364,7 +365,7 @@ async def test_only_the_proxy_is_believed_and_it_admits_only_the_pbx(
 
     async def announced(uri: str) -> tuple[str, int | None]:
         await phone.dial(uri)
-        ending = (await phone.report(timeout_s=10.0))["ending"]
+        ending = (await phone.report())["ending"]
         return ending["result"], ending["sip_code"]
 
     assert await announced(proxy.uri("annc") + announcement) == ("completed", 200)
@@ -375,12 +376,12 @@ async def test_only_the_proxy_is_believed_and_it_admits_only_the_pbx(
     await proxy.dispatch_to(b)
     assert await announced(proxy.uri("annc") + announcement) == ("refused", 403), "a node that does not know the proxy"
     await phone.dial(proxy.uri("silent"), headers={"X-TTS-Text": "never%20said"}, call="2")
-    await phone.wait_event("answered", call="2", timeout_s=5.0)
+    await phone.wait_event("answered", call="2")
     (call,) = await live(b)
     assert call["utterances"] == []
     await phone.hangup(call="2")
 
     await proxy.admit("10.0.0.2/32")
     assert await announced(proxy.uri("silent")) == ("refused", 403)
-    await until(lambda: "refused INVITE from 127.0.0.1" in proxy.log, 5)
+    await until(lambda: "refused INVITE from 127.0.0.1" in proxy.log)
     assert (await asyncio.to_thread(stray_bye, proxy)).status == 403, "nor is it a relay for others"

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from lab import audio_match
-from lab.configured import Lend, until
+from lab.configured import Lend
 from lab.raw_sip import SDP, RawCaller, RawPeer, RtpEar
 from lab.server_under_test import GREETING, Server, engine_pcm
+from lab.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(90)]
 
@@ -34,7 +35,7 @@ async def test_l16_carries_the_greeting_sample_by_sample(fresh_server: Server, t
         assert f"a=rtpmap:{DYNAMIC_PT} L16/8000" in answer.text
         caller.ack()
         assert (await log.wait("call.established"))["data"]["codec"] == "L16"
-        await log.wait("speak.complete", timeout_s=20)
+        await log.wait("speak.complete")
         await asyncio.sleep(0.2)
         assert (await caller.bye()).status == 200
     assert ear.payload_types == {DYNAMIC_PT}
@@ -114,12 +115,12 @@ async def test_hold_from_our_side_goes_on_in_l16(server: Server) -> None:
 async def test_a_re_invite_may_change_to_l16_and_back(server: Server) -> None:
     async with RtpEar() as ear, RawCaller("long", server.sip_port) as caller, server.events() as log:
         await caller.establish(rtp_port=ear.port)
-        await log.wait("speak.started", timeout_s=20)
+        await log.wait("speak.started")
         for formats, wanted in ((f"{PT} 101", PT), ("0 101", 0)):
             invite(caller, formats, ear.port)
             answer = await caller.final()
             assert (answer.status, answer.formats[0]) == (200, wanted)
             caller.ack()
             ear.packets.clear()
-            await until(lambda wanted=wanted: wanted in ear.payload_types, 10)  # type: ignore[misc]
+            await until(lambda wanted=wanted: wanted in ear.payload_types)  # type: ignore[misc]
         assert (await caller.bye()).status == 200

@@ -6,10 +6,11 @@ import re
 import pytest
 
 from cc_tts.ua import pjsua2_build
-from lab.raw_sip import ANSWER_TIMEOUT_S, SDP, Answer, RawCaller, RawPeer, RtpEar
+from lab.raw_sip import SDP, Answer, RawCaller, RawPeer, RtpEar
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 PLAIN = SDP.format(port=9, formats="0 101")
 ODD = {
@@ -65,7 +66,7 @@ async def test_packets_are_as_long_as_the_offer_allows(server: Server, times: st
     async with RtpEar() as ear, RawCaller("long", server.sip_port) as caller:
         caller.send("INVITE", body=SDP.format(port=ear.port, formats="0 101").replace("a=ptime:20", times))
         await caller.acknowledge(200)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while len(ear.packets) < 20:  # noqa: ASYNC110 - nothing tells of a packet
                 await asyncio.sleep(0.02)
         assert (await caller.bye()).status == 200
@@ -77,7 +78,7 @@ async def test_a_prack_that_acknowledges_nothing_gets_481_with_the_server_build(
     refused = 200 if pjsua2_build.chosen().folder is None else 481
     async with RawCaller("ring", server.sip_port) as caller:
         caller.send("INVITE", headers=b"Require: 100rel\r\n", body=PLAIN)
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not (text := await caller.received.get()).startswith("SIP/2.0 180"):
                 pass
         ringing = Answer(text)

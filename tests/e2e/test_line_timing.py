@@ -60,7 +60,7 @@ async def test_the_first_prompt_waits_for_the_lead_in(server: Server) -> None:
             waited_ms = (time.monotonic() - acked_s) * 1000
             assert waited_ms >= delay_ms
             started[delay_ms] = (await log.wait("speak.started"))["data"]
-            complete[delay_ms] = (await log.wait("speak.complete", timeout_s=20))["data"]
+            complete[delay_ms] = (await log.wait("speak.complete"))["data"]
             await caller.request("BYE", 10)
     assert started[3000]["time_to_first_audio_ms"] < 3000, "counted from the end of the lead-in"
     assert abs(complete[3000]["played_ms"] - complete[0]["played_ms"]) < 100, "it is no part of the prompt"
@@ -91,7 +91,7 @@ async def test_rtp_stops_when_nobody_acknowledges_and_goes_on_at_the_ack(lend: L
         assert await phone.num_heard() == before
         caller.ack()
         await phone.hears(10)
-        complete = await log.wait("speak.complete", timeout_s=20)
+        complete = await log.wait("speak.complete")
         assert complete["data"]["completion_cause"] == "normal"
         assert any(is_loud(packet.payload) for packet in phone.heard[before:])
         assert not any(is_loud(packet.payload) for packet in phone.heard[:before])
@@ -110,7 +110,7 @@ async def test_no_rtp_at_all_before_the_ack_if_so_configured(lend: Lend) -> None
         await asyncio.sleep(1)
         assert phone.heard == []
         caller.ack()
-        await log.wait("speak.started", timeout_s=20)
+        await log.wait("speak.started")
         await phone.hears(10)
         assert (await caller.bye()).status == 200
 
@@ -127,7 +127,7 @@ async def test_early_media_is_not_held_back(lend: Lend) -> None:
         assert (await server.post(f"/v1/calls/{call_id}/ring", {"early_media": True}))[0] < 300
         assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": "Please wait."}))[0] == 201
         await phone.hears(20)
-        await log.wait("speak.complete", timeout_s=20)
+        await log.wait("speak.complete")
         assert (await server.post(f"/v1/calls/{call_id}/answer", {}))[0] < 300
         await caller.acknowledge(200)
         await log.wait("call.established")
@@ -143,7 +143,7 @@ async def test_a_call_is_hung_up_at_once_where_nothing_is_left_to_hear(lend: Len
         server.events() as log,
     ):
         await caller.establish(rtp_port=phone.port, headers=HANGUP)
-        await log.wait("speak.started", timeout_s=15)
+        await log.wait("speak.started")
         caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
         await caller.request("BYE", 8)
         assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "barge_in"
@@ -156,7 +156,7 @@ async def test_hanging_up_cuts_the_silence_short(lend: Lend) -> None:
         server.events() as log,
     ):
         await caller.establish(headers=TEXT + HANGUP)
-        await log.wait("speak.complete", timeout_s=20)
+        await log.wait("speak.complete")
         assert (await server.only_call())["state"] == "established"
         assert (await caller.bye()).status == 200
         ended = await server.until_terminated()

@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from lab.configured import Lend, espeak_pids, logged, server_with, until, until_readyz
+from lab.configured import Lend, espeak_pids, logged, server_with, until_readyz
 from lab.raw_sip import invite_once, options
 from lab.server_under_test import Server, entries
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.e2e.test_pauses import until_options
 
 pytest.importorskip("onnxruntime")
@@ -53,14 +54,14 @@ async def test_a_call_that_ends_with_its_prompt_does_not_end_without_a_word(
 async def test_a_lost_worker_of_espeak_is_no_matter_of_a_neural_voice(lend: Lend, phone: SoftphoneProcess) -> None:
     async with lend(**AUTO) as server:
         await phone.dial(server.uri("silent"), max_talk_s=60)
-        await phone.wait_event("answered", timeout_s=10)
+        await phone.wait_event("answered")
         call = await server.only_call()
         async with server.events() as log:
             _, english = await server.post(f"/v1/calls/{call['id']}/speak", {"text": FAREWELL})
             await log.wait("speak.started", utterance_id=english["id"])
             os.kill(espeak_pids(server)[-1], signal.SIGKILL)
             assert (await server.get("/readyz"))[0] == 200
-            said = await log.wait("speak.complete", timeout_s=30, utterance_id=english["id"])
+            said = await log.wait("speak.complete", utterance_id=english["id"])
             assert said["data"]["completion_cause"] == "normal", said
         await phone.hangup()
 
@@ -82,7 +83,7 @@ async def has_a_word(server: Server, phone: SoftphoneProcess, stands_s: float | 
     headers = {"X-TTS-Text": quote(FAREWELL), "X-TTS-Then": "hangup"}
     name = str(stands_s)
     dialled = await phone.dial(server.uri("silent"), call=name, headers=headers, max_talk_s=40)
-    report = await phone.report(call=name, timeout_s=45)
+    report = await phone.report(call=name)
     assert report["talkspurts"], server.log[-3000:]
     assert report["answer_to_first_speech_ms"] < LATEST_SPEECH_MS
     await server.until_all_terminated()
@@ -92,7 +93,7 @@ async def has_a_word(server: Server, phone: SoftphoneProcess, stands_s: float | 
     await hurting
     if stands_s is None:
         await until_degraded(server, 0.0)
-        await until(lambda: logged(server, "speech_degraded") and logged(server, "speech_restored"), 5)
+        await until(lambda: logged(server, "speech_degraded") and logged(server, "speech_restored"))
 
 
 async def is_degraded(server: Server, wanted: float) -> bool:

@@ -15,10 +15,10 @@ import pytest_asyncio
 
 from cc_tts.ua import pjsua2_build
 from lab.configured import Lend, is_running, logged, server_with, ua_pid, until_readyz
-from lab.configured import until as until_true
 from lab.ports import HOST
 from lab.raw_sip import SDP, Answer, RawCaller, RawPeer, options, repeated
 from lab.server_under_test import Json, Server
+from lab.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(240)]
 
@@ -250,10 +250,10 @@ async def test_a_part_for_sdp_that_is_blank(server: Server, text: str) -> None:
     async with RawPeer() as peer:
         call_id = await placed(server, peer)
         peer.answer("183 Session Progress", body=parts, content_type=kind)
-        await until(server, call_id, "early")
+        await until_state(server, call_id, "early")
         peer.answer("200 OK", body=parts, content_type=kind)
         await peer.take_bye()
-        assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
+        assert (await until_state(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
 
 
 async def test_an_offer_that_repeats_its_formats(server: Server) -> None:
@@ -353,7 +353,7 @@ async def placed(server: Server, peer: RawPeer) -> str:
     return str(call["id"])
 
 
-async def until(server: Server, call_id: str, state: str) -> Json:
+async def until_state(server: Server, call_id: str, state: str) -> Json:
     return await server.until_call(lambda call: call["id"] == call_id and call["state"] == state)
 
 
@@ -361,7 +361,7 @@ async def hung_up(server: Server, call_id: str, peer: RawPeer, tag: str = "peer"
     assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
     while f";tag={tag}" not in await peer.take_bye():
         pass
-    await until(server, call_id, "terminated")
+    await until_state(server, call_id, "terminated")
 
 
 @pytest.mark.parametrize("sdp", USELESS.values(), ids=USELESS)
@@ -369,10 +369,10 @@ async def test_useless_early_media_does_not_end_a_call_whose_200_is_good(server:
     async with RawPeer() as peer:
         call_id = await placed(server, peer)
         peer.answer("183 Session Progress", body=sdp)
-        await until(server, call_id, "early")
+        await until_state(server, call_id, "early")
         peer.answer("200 OK", body=GOOD)
         await peer.expect("ACK")
-        await until(server, call_id, "established")
+        await until_state(server, call_id, "established")
         await hung_up(server, call_id, peer)
 
 
@@ -383,11 +383,11 @@ async def test_a_useless_200_ends_the_call(server: Server, sdp: str, early: bool
         call_id = await placed(server, peer)
         if early:
             peer.answer("183 Session Progress", body=sdp)
-            await until(server, call_id, "early")
+            await until_state(server, call_id, "early")
         peer.answer("200 OK", body=sdp)
         await peer.expect("ACK")
         await peer.take_bye()
-        assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
+        assert (await until_state(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
 
 
 async def test_a_response_whose_lines_end_in_a_bare_cr(server: Server) -> None:
@@ -420,7 +420,7 @@ async def test_a_contact_that_is_no_sip_uri(server: Server, contact: str) -> Non
             answered = f"SIP/2.0 {status}\r\n{repeated(peer.request, tag='peer')}{head}"
             peer.transmit(f"{answered}Content-Length: {len(GOOD)}\r\n\r\n{GOOD}".encode(), peer.sender)
         await peer.expect("ACK")
-        await until(server, call_id, "established")
+        await until_state(server, call_id, "established")
         await hung_up(server, call_id, peer)
 
 
@@ -429,7 +429,7 @@ async def test_a_record_route_that_is_no_sip_uri(server: Server) -> None:
         call_id = await placed(server, peer)
         peer.answer("200 OK", headers="Record-Route: <tel:+1>\r\n", body=GOOD)
         await peer.expect("ACK")
-        await until(server, call_id, "established")
+        await until_state(server, call_id, "established")
         await hung_up(server, call_id, peer)
     async with RawCaller("silent", server.sip_port) as caller:
         for line in ("Record-Route: <tel:+1>", "Contact: <tel:+1>", "m: *", f"Contact: {NO_LOOK_UP}"):
@@ -453,14 +453,14 @@ async def test_forks_with_useless_answers(server: Server, good_first: bool) -> N
 
         for tag, sdp in branches:
             answer("183 Session Progress", tag, sdp)
-        await until(server, call_id, "early")
+        await until_state(server, call_id, "early")
         answer("200 OK", "two", GOOD)
         for tag, sdp in branches:
             if tag != "two":
                 answer("200 OK", tag, sdp)
-        await until(server, call_id, "established")
+        await until_state(server, call_id, "established")
         await asyncio.sleep(0.5)  # time for those that come late to do harm
-        await until(server, call_id, "established")
+        await until_state(server, call_id, "established")
         await hung_up(server, call_id, peer, "two")
 
 
@@ -501,10 +501,10 @@ async def test_requests_of_a_far_side_whose_tag_nobody_has_named(fresh_server: S
             assert (await peer.request_inside(method, number)).startswith("SIP/2.0 481 "), method
         if ended:
             peer.answer("487 Request Terminated")
-            await until(fresh_server, call_id, "terminated")
+            await until_state(fresh_server, call_id, "terminated")
         else:
             peer.answer("200 OK", body=GOOD)
-            await until(fresh_server, call_id, "established")
+            await until_state(fresh_server, call_id, "established")
             await hung_up(fresh_server, call_id, peer)
 
 
@@ -514,7 +514,7 @@ async def use_other_call_slots(server: Server) -> None:
         async with RawPeer() as other:
             refused = await placed(server, other)
             other.answer("486 Busy Here")
-            await until(server, refused, "terminated")
+            await until_state(server, refused, "terminated")
 
 
 @pytest.mark.parametrize("late", ["INVITE", "UPDATE", "PRACK", "ACK", "REFER", "BYE", "183 Session Progress", "200 OK"])
@@ -532,9 +532,9 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         else:
             old.answer("200 OK", body=GOOD)
             await old.expect("ACK")
-            await until(fresh_server, over, "established")
+            await until_state(fresh_server, over, "established")
             assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
-        await until(fresh_server, over, "terminated")
+        await until_state(fresh_server, over, "terminated")
         await use_other_call_slots(fresh_server)
         call_id = await placed(fresh_server, peer)
         old.request = invite
@@ -545,7 +545,7 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         else:
             assert (await old.request_inside(late, 2, body=GOOD)).startswith(("SIP/2.0 481 ", "SIP/2.0 603 ")), late
         peer.answer("200 OK", body=GOOD)
-        call = await until(fresh_server, call_id, "established")
+        call = await until_state(fresh_server, call_id, "established")
         assert call["codec"] == "PCMU"
         await hung_up(fresh_server, call_id, peer)
 
@@ -557,7 +557,7 @@ async def end_late_beside_the_next_call(server: Server, old: RawPeer, peer: RawP
     old.answer("487 Request Terminated")
     assert (await options(server.sip_port)).status == 200  # after it, on the same thread
     peer.answer("200 OK", body=GOOD)
-    await until(server, call_id, "established")
+    await until_state(server, call_id, "established")
     await hung_up(server, call_id, peer)
 
 
@@ -571,7 +571,7 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
         invite = old.request
         old.answer("200 OK", body=GOOD)
         await old.expect("ACK")
-        await until(fresh_server, over, "established")
+        await until_state(fresh_server, over, "established")
         assert (await fresh_server.post(f"/v1/calls/{over}/hold", {}))[0] in (200, 202, 204)
         reinvite = await old.expect("INVITE")
         if repeated:
@@ -583,7 +583,7 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
         else:
             await fresh_server.post(f"/v1/calls/{over}/hangup", {})
             await old.take_bye()
-        await until(fresh_server, over, "terminated")
+        await until_state(fresh_server, over, "terminated")
         old.request = reinvite
         await end_late_beside_the_next_call(fresh_server, old, peer)
 
@@ -597,12 +597,12 @@ async def test_an_invite_of_a_call_that_is_over_leaves_the_next_one_alone(
         invite = old.request
         if provisional:
             old.answer(provisional, body=GOOD if provisional.startswith("183") else "")
-            await until(fresh_server, over, "early")
+            await until_state(fresh_server, over, "early")
         assert (await fresh_server.post(f"/v1/calls/{over}/hangup", {}))[0] in (200, 202, 204)
         if provisional:
             await old.expect("CANCEL")
             old.answer("200 OK")
-        await until(fresh_server, over, "terminated")
+        await until_state(fresh_server, over, "terminated")
         old.request = invite
         await end_late_beside_the_next_call(fresh_server, old, peer)
 
@@ -612,12 +612,12 @@ async def test_answers_without_a_tag_after_one_that_has_it(server: Server) -> No
         call_id = await placed(server, peer)
         peer.answer("180 Ringing", tag="")
         peer.answer("183 Session Progress", body=GOOD, tag="one")
-        await until(server, call_id, "early")
+        await until_state(server, call_id, "early")
         for status in ("180 Ringing", "183 Session Progress", "200 OK"):
             peer.answer(status, body=GOOD, tag="")
         peer.answer("200 OK", body=GOOD, tag="one")
         await peer.expect("ACK")
-        await until(server, call_id, "established")
+        await until_state(server, call_id, "established")
         assert (await server.post(f"/v1/calls/{call_id}/hold", {}))[0] in (200, 202, 204)
         reinvite = await peer.expect("INVITE")
         peer.request = reinvite.replace(";tag=one", "")
@@ -669,14 +669,14 @@ async def test_registrars_that_answer_strangely(tmp_path: Path, answers: tuple[s
 
 async def is_registered(server: Server, trunk: str) -> None:
     wanted = f'cctts_trunk_registered{{trunk="{trunk}"}} 1.0'
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while wanted not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.05)
 
 
 async def answer_the_rest(registrar: RawPeer) -> None:
     while True:
-        await registrar.expect("REGISTER", timeout_s=60)
+        await registrar.expect("REGISTER")
         registrar.answer("200 OK")
 
 
@@ -743,7 +743,7 @@ async def test_a_call_that_rings_when_the_user_agent_stops_may_be_tried_elsewher
         answer = await caller.final()
         caller.ack()
         assert (answer.status, answer.header("Retry-After")) == (503, "7")
-        await until_true(lambda: ua_pid(server) != pid, SLOTS_TIMEOUT_S)
+        await until(lambda: ua_pid(server) != pid)
         await until_readyz(server, 200)
 
 

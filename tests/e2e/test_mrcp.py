@@ -15,11 +15,12 @@ import pytest
 
 from cc_tts.media.g711 import alaw_decode, ulaw_decode
 from lab.certificates import Authority
-from lab.configured import Lend, logged, server_with, until
+from lab.configured import Lend, logged, server_with
 from lab.mrcp_mutations import Mutations
 from lab.peers import Sipp
 from lab.ports import free_ports
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S, until
 from tests.support.mrcp_client import (
     MrcpConnection,
     MrcpSession,
@@ -35,7 +36,7 @@ from tests.support.mrcp_client import (
     session_with,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 TEXT = "Hello there. Your balance is twelve euros."
 LONG = "This sentence is said again and again, and again. " * 20
@@ -78,7 +79,7 @@ def audible(packets: list[Packet]) -> list[Packet]:
 
 async def heard(found: MrcpSession, num: int = 5) -> None:
     before = len(audible(found.packets))
-    await until(lambda: len(audible(found.packets)) >= before + num, 10)
+    await until(lambda: len(audible(found.packets)) >= before + num)
 
 
 async def test_a_text_is_heard_in_time_and_completes_behind_its_last_packet(lend: Lend) -> None:
@@ -286,7 +287,7 @@ async def test_a_session_whose_client_is_gone_ends_with_a_bye(lend: Lend) -> Non
     async with session(lend) as found:
         assert (await found.speak("Hello.")).status == 200
         found.connection.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await found.agent.requests.get()).startswith("BYE sip:client@")
         found.cseq = -1
 
@@ -311,7 +312,7 @@ async def test_other_resources_get_port_0_and_the_call_stays(lend: Lend) -> None
 
 async def ended(server: Server, agent: SipAgent) -> None:
     """The sessions that are left end since nobody connects to them."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while "cctts_mrcp_sessions 0.0" not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.05)
     agent.close()
@@ -407,7 +408,7 @@ async def test_tls_for_sip_and_for_mrcp(tmp_path: Path) -> None:
 
 async def refused(agent: SipAgent) -> SipReply:
     """Invite until that is refused: the process hears of a drain a moment after the server logs it."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             call_id, reply = await invite(agent, control_lines(), audio_lines(40_000))
             if reply.status != 200:
@@ -433,7 +434,7 @@ async def test_a_killed_process_is_started_again_and_a_drain_ends_sessions_by_by
             await found.speak(LONG)
             (pid,) = server.pids_of("cc_tts.mrcp")
             server.signal(signal.SIGKILL, pid=pid)
-        await until(lambda: len([each for each in logged(server, "child_ready") if each["child"] == "mrcp"]) == 2, 20)
+        await until(lambda: len([each for each in logged(server, "child_ready") if each["child"] == "mrcp"]) == 2)
         async with session_with(first) as one, session_with(first) as two:
             agent = one.agent
             await one.speak("Hello.")
@@ -442,11 +443,11 @@ async def test_a_killed_process_is_started_again_and_a_drain_ends_sessions_by_by
             assert (reply.status, reply.headers["retry-after"]) == (503, "7")
             await two.bye()
             server.signal(signal.SIGTERM)
-            await until(lambda: logged(server, "draining"), 5)
+            await until(lambda: logged(server, "draining"))
             reply = await refused(agent)
             assert reply.status == 503
             assert (await one.speak(LONG)).state == "IN-PROGRESS"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 assert (await agent.requests.get()).startswith("BYE ")
     lines = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
     spoken = [each for each in lines if each["type"] == "utterance"]

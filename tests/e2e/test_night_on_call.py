@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from lab.children import Child
-from lab.configured import logged, server_with, until
+from lab.configured import logged, server_with
 from lab.raw_sip import RawCaller
+from lab.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -39,7 +40,7 @@ async def test_a_night_on_call(tmp_path: Path) -> None:
         assert ": normal, " in said
 
         assert "debug, PJSIP 1" in await cc_tts(tmp_path, "loglevel", "debug", *config)
-        await until(lambda: logged(server, "http_request"), TIMEOUT_S)
+        await until(lambda: logged(server, "http_request"))
         reloaded = await cc_tts(tmp_path, "reload", *config)
         assert "changed: log.level" in reloaded
 

@@ -51,7 +51,7 @@ async def test_a_call_goes_on_after_a_recovery_of_freeswitch(server: Server) -> 
             await recovered.press(address(answer.text), "5")
             assert (await log.wait("call.dtmf"))["data"]["digit"] == "5"
             await server.post(f"/v1/calls/{call_id}/speak", {"text": "We are back."})
-            assert (await log.wait("speak.complete", timeout_s=20))["data"]["completion_cause"] == "normal"
+            assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "normal"
         assert (await caller.bye()).status == 200
 
 

@@ -19,8 +19,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 NOTICE_TIMEOUT_S = 60.0
 NUM_CALLS = 4
 CHINESE = "您好，您的账户余额是12345元，请在2026年11月20日前缴费。"
-FIRST_AUDIO_MS = 3000
-"""It is noticed after 750 ms; the rest is for a busy machine."""
 
 
 @contextlib.contextmanager
@@ -52,7 +50,7 @@ async def test_a_pause_of_the_server_ends_no_call(
         with paused(server.pid, *((ua,) if whole_container else ())):
             await asyncio.sleep(HEARTBEAT_TIMEOUT_S + 2)
         await server.create(f"/v1/calls/{call_id}/speak", {"text": "Still here."})
-        complete = await log.wait("speak.complete", timeout_s=NOTICE_TIMEOUT_S)
+        complete = await log.wait("speak.complete")
         assert complete["data"]["completion_cause"] == "normal"
         assert (await server.get(f"/v1/calls/{call_id}"))[1]["state"] == "established"
         assert ua_pid(server) == ua
@@ -101,9 +99,9 @@ async def test_a_hung_user_agent_is_replaced(server: Server) -> None:
 
 
 async def test_callers_hear_their_prompts_while_the_text_process_hangs(server: Server, phone: SoftphoneProcess) -> None:
-    """Soon, and in the same words."""
+    """Before anybody gives the process up, and in the same words."""
     async with server.events() as log:
-        text = next(entry["pid"] for entry in entries(server.whole_log, "child_ready") if entry["child"] == "text")
+        text = [entry["pid"] for entry in entries(server.whole_log, "child_ready") if entry["child"] == "text"][-1]
         calls = [str(number) for number in range(NUM_CALLS)]
         for call in calls:
             await phone.dial(server.uri("silent"), call=call)
@@ -111,9 +109,9 @@ async def test_callers_hear_their_prompts_while_the_text_process_hangs(server: S
         with paused(text):
             for call_id in call_ids:
                 await server.create(f"/v1/calls/{call_id}/speak", {"text": CHINESE})
-            complete = await log.several("speak.complete", NUM_CALLS, timeout_s=NOTICE_TIMEOUT_S)
+            complete = await log.several("speak.complete", NUM_CALLS)
         assert {each["data"]["completion_cause"] for each in complete} == {"normal"}
         assert {each["data"]["spoken_text"] for each in complete} == {CHINESE}
-        assert max(each["data"]["time_to_first_audio_ms"] for each in complete) < FIRST_AUDIO_MS
+        assert max(each["data"]["time_to_first_audio_ms"] for each in complete) < 1000 * HEARTBEAT_TIMEOUT_S
         for call in calls:
             assert (await phone.hangup(call=call))["talkspurts"]

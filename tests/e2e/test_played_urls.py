@@ -80,7 +80,7 @@ async def test_a_file_is_heard_and_one_that_fails_leaves_the_call(
             for path in ("slow", "away", "page", "none", "tone", "tone")
         ]
         await server.post(f"/v1/calls/{call_id}/hangup", {})
-        report = await phone.report(timeout_s=10)
+        report = await phone.report()
     causes = [(each["completion_cause"], each["error"]) for each in ends]
     assert causes == [
         *[("error", "fetch_failed")] * 2, ("error", "audio_unreadable"), ("error", "fetch_failed"), *[("normal", None)] * 2
@@ -105,6 +105,6 @@ async def test_a_loop_of_a_file_goes_on_until_it_is_stopped(
 async def test_an_announcement_at_a_url(server: Server, media: Media, phone: SoftphoneProcess) -> None:
     async with server.events() as log:
         await phone.dial(f"{server.uri('annc')};play={media.url}/tone.wav%3Fannc")
-        assert (await log.wait("speak.complete", timeout_s=10))["data"]["completion_cause"] == "normal"
+        assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "normal"
     refused = await invite_once("annc;play=http://10.0.0.1/a.wav", server.sip_port)
     assert refused.status == 403

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from cc_tts.ua.rtp.port_cooldown import SPARE_PAIRS
-from lab.configured import server_with, until
+from lab.configured import server_with
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller
 from lab.server_under_test import Server
+from lab.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 PAIRS = 6
 ROUNDS = 5
@@ -69,11 +70,11 @@ async def test_the_ports_of_the_last_calls_are_not_the_next_ones_and_late_packet
             await hang_up(caller)
         await server.until_terminated()
         # taken as soon as PJMEDIA has closed them, one after the other
-        await until(lambda: is_bound(port) and is_bound(port + 1), timeout_s=10)
+        await until(lambda: is_bound(port) and is_bound(port + 1))
         await asyncio.sleep(SOCKETS_REST_S)
         assert is_bound(port)
         assert is_bound(port + 1)
-        await until(lambda: not is_bound(port + 2), timeout_s=10)
+        await until(lambda: not is_bound(port + 2))
 
         for _ in range(ROUNDS):
             async with RawCaller("silent", server.sip_port) as long_one:
@@ -98,7 +99,7 @@ async def test_switched_off_the_ports_are_free_at_once(tmp_path: Path) -> None:
             port = await pick_up(caller)
             await hang_up(caller)
         await server.until_terminated()
-        await until(lambda: not is_bound(port), timeout_s=10)
+        await until(lambda: not is_bound(port))
 
 
 async def test_all_ports_can_be_in_use_at_once_right_after(tmp_path: Path) -> None:

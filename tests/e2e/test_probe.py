@@ -17,11 +17,12 @@ from lab import needs
 from lab.baresip import Baresip
 from lab.caller_audio import RATE_HZ, pcm_of, said
 from lab.children import Child
-from lab.configured import Lend, until
+from lab.configured import Lend
 from lab.ports import HOST
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import RawPeer
 from lab.server_under_test import Server
+from lab.waiting import until
 from tests.architecture.state_tables import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -67,7 +68,7 @@ async def test_a_voice_agent_is_measured(lend: Lend, tmp_path: Path) -> None:
         agent = await Child.start(
             [sys.executable, str(ROOT / "examples/agent.py"), server.url], log_path=tmp_path / "agent.log"
         )
-        await until(lambda: "ready" in agent.log, 30)
+        await until(lambda: "ready" in agent.log)
         page = tmp_path / "probe.html"
         status, found = await probed(server.uri("agent"), tmp_path, "--report", str(page))
         await agent.end()

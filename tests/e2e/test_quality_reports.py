@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from lab.configured import Lend, server_with, until
+from lab.configured import Lend, server_with
 from lab.peers import Sipp
 from lab.ports import HOST
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import SDP, Answer, RawCaller, RawPeer
 from lab.server_under_test import Json, Server
+from lab.waiting import until
 from tests.support.vq_grammar import parsed
 
 pytestmark = pytest.mark.e2e
@@ -92,7 +93,7 @@ async def test_both_sides_say_how_they_hear_each_other_and_a_collector_is_told(t
         assert ASKED in answer.text
         to = rtp_address(answer)
         talking = asyncio.create_task(phone.say_on(to))
-        await until(lambda: block_of(phone.last_rtcp) is not None, TIMEOUT_S)
+        await until(lambda: block_of(phone.last_rtcp) is not None)
         block = block_of(phone.last_rtcp)
         assert block is not None
         ours, (kind, _, about, loss) = block[0], block[1:5]
@@ -133,7 +134,7 @@ async def test_a_call_on_hold_is_reported_while_it_lasts_and_at_its_end(tmp_path
         await caller.establish(rtp_port=phone.port)
         caller.send("INVITE", body=SDP.format(port=phone.port, formats="0 101") + "a=sendonly\r\n")
         assert "a=recvonly" in (await caller.acknowledge(200)).text
-        await until(lambda: len(collector.received("PUBLISH")) >= 2, TIMEOUT_S)
+        await until(lambda: len(collector.received("PUBLISH")) >= 2)
         assert (await caller.bye()).status == 200
         await collector.passed()
     challenged, during, _, at_the_end = (parsed(body_of(each)) for each in collector.received("PUBLISH"))

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from cc_tts.media.g711 import alaw_decode, ulaw_decode
-from lab.configured import ua_pid, until
+from lab.configured import ua_pid
 from lab.crowd import Crowd
 from lab.load import Sipp, loaded_server
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import RawCaller
 from lab.server_under_test import EventLog, Json, Server, pids_under
+from lab.waiting import until
 from tests.e2e.test_call_audio import missing_in, noise, renegotiate, say, talking
 from tests.e2e.test_recording import audio, channels, saved
 
@@ -217,7 +218,7 @@ async def test_a_hundred_calls_are_recorded_at_once(tmp_path: Path, server_build
         async with server.events() as log:
             sipp = await Sipp.start(server, crowd.ports, folder, rate=25, stay_s=stay_s)
             await asyncio.wait_for(sipp.process.wait(), TIMEOUT_S)
-            await until(lambda: len(ended(log)) >= num_calls, TIMEOUT_S)
+            await until(lambda: len(ended(log)) >= num_calls)
     assert len(ended(log)) == num_calls
     for each in ended(log):
         assert (each["state"], each["reason"], each["lost_ms"]) == ("saved", "call_ended", 0)

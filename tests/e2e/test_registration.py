@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from lab.configured import logged, server_with, ua_starts, until, until_readyz
+from lab.configured import logged, server_with, ua_starts, until_readyz
 from lab.peers import Sipp
 from lab.ports import HOST
 from lab.raw_sip import RawCaller, RawPeer, digest_response
 from lab.server_under_test import Json, Server
+from lab.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-REGISTER_TIMEOUT_S = 15.0
 PASSWORD = "open sesame"
 CHALLENGE = 'Digest realm="pbx", nonce="abcdef", algorithm=MD5'
 
@@ -41,7 +41,7 @@ async def test_registers_and_takes_calls_for_the_account(tmp_path: Path) -> None
     registrar = await Sipp.answer("registrar", folder=tmp_path)
     settings = registering(registrar, registration__password=PASSWORD)
     async with server_with(tmp_path, **settings) as server, server.events() as log:
-        await until(lambda: "SIP/2.0 200 OK" in registrar.messages, REGISTER_TIMEOUT_S)
+        await until(lambda: "SIP/2.0 200 OK" in registrar.messages)
         binding = re.search(r"^Contact: <sip:greet@[\d.]+:(\d+)", registrar.messages, re.MULTILINE)
         assert binding is not None
         assert int(binding[1]) == server.sip_port
@@ -69,20 +69,20 @@ async def test_a_registrar_is_asked_again_after_every_refusal_and_challenged_inv
             settings |= {f"trunks__of{status[:3]}__{key}": value for key, value in trunk.items()}
         async with server_with(tmp_path, **settings) as server:
             for status, each in zip(("403 Forbidden", *refusals), (registrar, *others), strict=True):
-                await each.expect("REGISTER", timeout_s=20)
+                await each.expect("REGISTER")
                 each.answer(status, headers=f"Contact: <sip:greet@{HOST}:9>\r\n" if status[0] == "3" else "")
             for other in others:
-                await other.expect("REGISTER", timeout_s=20)
+                await other.expect("REGISTER")
                 other.answer("200 OK")
             await until_readyz(server, 503, reason="not registered with the PBX")
             assert (await server.get("/healthz"))[0] == 200
-            register = await registrar.expect("REGISTER", timeout_s=20)
+            register = await registrar.expect("REGISTER")
             assert f"Contact: <sip:greet@{HOST}:{server.sip_port}" in register
             async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
                 await caller.establish()
                 await log.wait("call.established")
                 registrar.answer("403 Forbidden")
-                await registrar.expect("REGISTER", timeout_s=20)
+                await registrar.expect("REGISTER")
                 registrar.answer("200 OK", headers="Contact: *\r\nExpires: 60\r\n")
                 await until_readyz(server, 200)
                 assert (await caller.bye()).status == 200
@@ -125,13 +125,13 @@ async def test_a_registrar_is_not_asked_again_after_an_answer_that_the_configura
         async with server_with(tmp_path, **settings) as server:
             await registrar.expect("REGISTER")
             registrar.answer("603 Decline")
-            await until(lambda: logged(server, "registration_stopped"), 10)
+            await until(lambda: logged(server, "registration_stopped"))
             with pytest.raises(TimeoutError):
                 await registrar.expect("REGISTER", timeout_s=4)  # four times registration.retry_s
             await until_readyz(server, 503, reason="not registered with the PBX")
             async with RawCaller("silent", server.sip_port) as caller:
                 await caller.establish()
-                await until(lambda: logged(server, "call_answered"), REGISTER_TIMEOUT_S)
+                await until(lambda: logged(server, "call_answered"))
                 assert await server.replace(signal.SIGKILL) == -signal.SIGKILL
                 await until_readyz(server, 503, reason="not registered with the PBX")
                 assert len(logged(server, "registration")) == 2

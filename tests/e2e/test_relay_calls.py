@@ -13,15 +13,15 @@ from cc_tts import wav_file
 from cc_tts.media.g711 import ulaw_encode
 from lab import needs
 from lab.caller_audio import pcm_of, said
-from lab.configured import Lend, of_kind, until
+from lab.configured import Lend, of_kind
 from lab.server_under_test import EventLog
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.support.relay_application import Application, running_application
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 LONG = "One moment please, while I look for everything that we know about your last order and its delivery. " * 3
-TIMEOUT_S = 60.0
 
 
 def toml(value: Any) -> str:
@@ -39,7 +39,7 @@ def noise_pcm(ms: int) -> bytes:
 
 
 async def begun(log: EventLog, number: int) -> None:
-    await until(lambda: len(of_kind(log.events, "speak.started")) >= number, TIMEOUT_S)
+    await until(lambda: len(of_kind(log.events, "speak.started")) >= number)
 
 
 async def test_keys_and_speech_interrupt_an_application(lend: Lend, phone: SoftphoneProcess, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ async def test_keys_and_speech_interrupt_an_application(lend: Lend, phone: Softp
         async with lend(**settings) as server, server.events() as log:
             await phone.dial(server.uri("agent"))
             call = await server.only_call()
-            await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
+            await log.wait("speak.complete", completion_cause="normal")
             (setup,) = application.last
             assert (setup["callSid"], setup["customParameters"]["customer"]) == (call["id"], "4711")
 
@@ -64,7 +64,7 @@ async def test_keys_and_speech_interrupt_an_application(lend: Lend, phone: Softp
             await begun(log, 2)
             await asyncio.sleep(1.0)
             await phone.dtmf("7")
-            await until(lambda: application.of("dtmf"), TIMEOUT_S)
+            await until(lambda: application.of("dtmf"))
             interrupt, dtmf = application.last[1:]
             assert LONG.startswith(interrupt["utteranceUntilInterrupt"])
             assert interrupt["utteranceUntilInterrupt"]
@@ -75,7 +75,7 @@ async def test_keys_and_speech_interrupt_an_application(lend: Lend, phone: Softp
             await begun(log, 3)
             await asyncio.sleep(1.0)
             await phone.say(words)
-            await until(lambda: len(application.of("interrupt")) == 2, TIMEOUT_S)
+            await until(lambda: len(application.of("interrupt")) == 2)
             assert 500 <= application.last[-1]["durationUntilInterruptMs"] <= 8000
             assert LONG.startswith(application.last[-1]["utteranceUntilInterrupt"])
 
@@ -86,7 +86,7 @@ async def test_keys_and_speech_interrupt_an_application(lend: Lend, phone: Softp
             await application.say(type="text", token="Good bye.", last=True)
             await application.say(type="end", handoffData="to sales")
             ended = await server.until_terminated()
-            over = (await log.wait("call.relay_ended", timeout_s=TIMEOUT_S))["data"]
+            over = (await log.wait("call.relay_ended"))["data"]
             *_, music, bye = [each["data"] for each in of_kind(log.events, "speak.complete")]
         assert (over["cause"], over["handoff_data"]) == ("completed", "to sales")
         assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("completed", "relay_ended")
@@ -102,20 +102,20 @@ async def test_a_relay_outlives_the_server(lend: Lend, phone: SoftphoneProcess) 
     async with running_application() as application, lend(**route(application, welcome_greeting="Hello.")) as server:
         async with server.events() as earlier:
             await phone.dial(server.uri("agent"))
-            await earlier.wait("speak.complete", timeout_s=TIMEOUT_S)
+            await earlier.wait("speak.complete")
         await server.replace(signal.SIGKILL)
         async with server.events(after=earlier) as log:
-            await log.wait("call.adopted", timeout_s=TIMEOUT_S)
-            await until(lambda: len(application.told) == 2 and application.last, TIMEOUT_S)
+            await log.wait("call.adopted")
+            await until(lambda: len(application.told) == 2 and application.last)
             first, second = (told[0] for told in application.told)
             assert (second["type"], second["sessionId"]) == ("setup", first["sessionId"])
             await phone.dtmf("5")
-            await until(lambda: application.of("dtmf"), TIMEOUT_S)
+            await until(lambda: application.of("dtmf"))
             await application.say(type="text", token="I am back.", last=True)
-            spoken = await log.wait("speak.complete", timeout_s=TIMEOUT_S, completion_cause="normal")
+            spoken = await log.wait("speak.complete", completion_cause="normal")
             assert spoken["data"]["spoken_text"] == "I am back."
             await phone.hangup()
-            over = (await log.wait("call.relay_ended", timeout_s=TIMEOUT_S))["data"]
-            await log.wait("call.terminated", timeout_s=TIMEOUT_S)
+            over = (await log.wait("call.relay_ended"))["data"]
+            await log.wait("call.terminated")
         assert over["cause"] == "call_ended"
         assert len(of_kind(log.events, "call.relay_ended")) == 1

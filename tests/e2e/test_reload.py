@@ -9,15 +9,14 @@ import aiohttp
 import pytest
 
 from lab.certificates import Authority
-from lab.configured import is_running, logged, server_with, ua_pid, ua_starts, until
+from lab.configured import is_running, logged, server_with, ua_pid, ua_starts
 from lab.ports import HOST
 from lab.raw_sip import RawCaller
 from lab.server_under_test import Json, Server
 from lab.tls_peer import client_context, tls_server
+from lab.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.e2e
-
-RELOAD_TIMEOUT_S = 30.0
 
 
 async def reload(server: Server) -> Json:
@@ -28,7 +27,7 @@ async def reload(server: Server) -> Json:
     def lines() -> list[Json]:
         return logged(server, "reloaded") + logged(server, "reload_failed")
 
-    await until(lambda: len(lines()) > before, RELOAD_TIMEOUT_S)
+    await until(lambda: len(lines()) > before)
     return max(lines(), key=lambda line: str(line["time"]))
 
 
@@ -76,7 +75,7 @@ async def test_calls_go_on_and_everything_that_can_be_is_taken_over(tmp_path: Pa
                 assert line["needs_restart"] == ["sip.retry_after_s", "log.level of the engine's workers"]
                 assert "a-new-token" not in server.log
                 assert "change-me-1" not in server.log
-                await asyncio.wait_for(events.closed.wait(), 10)  # who may read is asked anew
+                await asyncio.wait_for(events.closed.wait(), PATIENCE_S)  # who may read is asked anew
 
             # the tokens
             assert (await server.get("/v1/calls"))[0] == 401
@@ -102,7 +101,7 @@ async def test_calls_go_on_and_everything_that_can_be_is_taken_over(tmp_path: Pa
         change(server, "allowed_peers = []", 'allowed_peers = ["192.0.2.7"]')
         assert (await reload(server))["changed"] == ["sip.allowed_peers"]
         server.signal(signal.SIGKILL, pid=agent)
-        await until(lambda: len(ua_starts(server)) == 2, RELOAD_TIMEOUT_S)
+        await until(lambda: len(ua_starts(server)) == 2)
         with pytest.raises(TimeoutError):  # a UA process that is started again has what was taken over
             await status_of_invite(server, "silent", 2.0)
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from lab.children import Child
-from lab.configured import logged, of_kind, server_with, until
+from lab.configured import logged, of_kind, server_with
 from lab.ports import HOST, free_ports
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.e2e.test_reload import change, reload
 
 pytest.importorskip("grpc")

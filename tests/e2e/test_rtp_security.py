@@ -12,7 +12,7 @@ from lab.raw_rtp import PACKET_MS, Address, RtpPeer, missing
 from lab.raw_sip import SDP, Answer, RawCaller
 from lab.server_under_test import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("server_build")]
 
 STRANGER = "127.0.0.2"
 BEHIND_NAT = "127.0.0.3"

@@ -21,10 +21,10 @@ from cc_tts.errors import ConfigError
 from cc_tts.vad.silero import find_model
 from lab import needs
 from lab.children import Child
-from lab.configured import until
 from lab.ports import HOST, free_ports
 from lab.server_under_test import EventLog, entries
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.architecture.state_tables import ROOT, error_classes
 from tests.support.page_samples import (
     MORE,
@@ -240,7 +240,7 @@ class Stage:
 
     async def until_more(self, kind: str, seen: int) -> None:
         """Wait for an event of this type beyond the first ``seen``."""
-        await until(lambda: self.num_events(kind) > seen, SAMPLE_TIMEOUT_S)
+        await until(lambda: self.num_events(kind) > seen)
 
     def num_events(self, kind: str) -> int:
         return sum(event["type"] == kind for event in self.events.events)
@@ -301,7 +301,7 @@ async def begin_beside(stage: Stage, block: Block) -> None:
     if " call " in block.text:
         await stage.until_more("speak.complete", heard)
     else:
-        await until(lambda: "retry: " in child.log, SAMPLE_TIMEOUT_S)
+        await until(lambda: "retry: " in child.log)
         await do_what_is_printed(stage, block)
 
 

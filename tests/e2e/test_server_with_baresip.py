@@ -22,7 +22,7 @@ async def test_baresip_hears_what_the_engine_said(fresh_server: Server, tmp_path
     try:
         async with fresh_server.events() as log:
             await caller.dial(fresh_server.uri("greet"))
-            complete = await log.wait("speak.complete", timeout_s=30)
+            complete = await log.wait("speak.complete")
             await asyncio.sleep(2.0)  # what is still on its way through baresip's jitter buffer
     finally:
         await caller.end()
@@ -41,11 +41,11 @@ async def test_a_key_of_baresip_interrupts_the_prompt(server: Server, tmp_path: 
     try:
         async with server.events() as log:
             await caller.dial(server.uri("long"))
-            await log.wait("speak.started", timeout_s=15)
+            await log.wait("speak.started")
             await asyncio.sleep(1.0)  # let it speak for a while
             await caller.press("5")
             key = await log.wait("call.dtmf", digit="5")
-            complete = await log.wait("speak.complete", timeout_s=5)
+            complete = await log.wait("speak.complete")
     finally:
         await caller.end()
     assert key["data"]["method"] == "rfc4733"

@@ -9,10 +9,10 @@ import pytest
 
 from lab import audio_match
 from lab.children import Child
-from lab.configured import until
 from lab.ports import free_ports
 from lab.server_under_test import GREETING, Server, engine_pcm
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.e2e.quiet import until_quiet
 from tests.e2e.signals import through_ulaw
 
@@ -24,8 +24,8 @@ async def test_greeting_arrives_whole(fresh_server: Server, phone: SoftphoneProc
     record = tmp_path / "heard.wav"
     async with fresh_server.events() as log:
         await phone.dial(fresh_server.uri("greet"), record=record)
-        await phone.wait_event("speech_start", timeout_s=30)
-        await log.wait("speak.complete", timeout_s=30)
+        await phone.wait_event("speech_start")
+        await log.wait("speak.complete")
     await until_quiet(phone)
     report = await phone.hangup()
     heard, _ = audio_match.read_wav(record)
@@ -44,7 +44,7 @@ async def test_greeting_arrives_whole(fresh_server: Server, phone: SoftphoneProc
 
 async def test_key_silences_the_line(server: Server, phone: SoftphoneProcess) -> None:
     await phone.dial(server.uri("long"))
-    await phone.wait_event("speech_start", timeout_s=15)
+    await phone.wait_event("speech_start")
     await asyncio.sleep(1.0)  # let it speak for a while
     key = await phone.dtmf("5")
     end = await until_quiet(phone)
@@ -57,7 +57,7 @@ async def test_key_silences_the_line(server: Server, phone: SoftphoneProcess) ->
 
 async def test_hold_stops_the_servers_packets(server: Server, phone: SoftphoneProcess) -> None:
     await phone.dial(server.uri("long"))
-    await phone.wait_event("speech_start", timeout_s=15)
+    await phone.wait_event("speech_start")
     held = await phone.hold()
     await asyncio.sleep(4.0)  # the time on hold
     unheld = await phone.unhold()
@@ -88,7 +88,7 @@ async def test_what_was_said_comes_back_as_it_was_sent(server: Server, phone: So
         call_id = await phone.establish(server.uri("silent"), log)
         for text in VERBATIM:
             said = await server.create(f"/v1/calls/{call_id}/speak", {"text": text})
-            complete = await log.wait("speak.complete", timeout_s=30, utterance_id=said["id"])
+            complete = await log.wait("speak.complete", utterance_id=said["id"])
             assert complete["data"]["spoken_text"] == text
         await phone.hangup()
 
@@ -99,13 +99,13 @@ async def test_the_next_prompt_after_a_cut_is_timed_from_its_request(
 ) -> None:
     async with server.events() as log:
         call_id = await phone.establish(server.uri("long"), log)
-        before = await log.wait("speak.started", timeout_s=15)
+        before = await log.wait("speak.started")
         if how == "key":
             await phone.dtmf("5")
             await log.wait("call.dtmf")
         body = {"text": "And now for something else.", "queue": "replace" if how == "replace" else "append"}
         said = await server.create(f"/v1/calls/{call_id}/speak", body)
-        started = await log.wait("speak.started", timeout_s=15, utterance_id=said["id"])
+        started = await log.wait("speak.started", utterance_id=said["id"])
         assert before["data"]["utterance_id"] != said["id"]
         assert started["data"]["time_to_first_audio_ms"] > 0
         await phone.hangup()
@@ -116,8 +116,8 @@ async def test_the_first_call_to_make_run_is_greeted(phone: SoftphoneProcess, tm
     argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", "configs/first_call.toml"]
     argv += ["--set", f"sip.port={sip_port}", "--set", f"http.port={http_port}"]
     server = await Child.start(argv, log_path=tmp_path / "run.log")
-    await until(lambda: "serving" in server.log, 60)
+    await until(lambda: "serving" in server.log)
     await phone.dial(f"sip:hello@127.0.0.1:{sip_port}")
-    await phone.wait_event("speech_start", timeout_s=15)
+    await phone.wait_event("speech_start")
     await phone.hangup()
     assert await server.end() == 0

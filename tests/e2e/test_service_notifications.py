@@ -10,9 +10,10 @@ from typing import Self
 
 import pytest
 
-from lab.configured import logged, server_with, until
+from lab.configured import logged, server_with
 from lab.raw_sip import RawCaller
 from lab.server_under_test import Server
+from lab.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -111,6 +112,6 @@ async def test_a_service_manager_with_an_abstract_name_is_told_and_stops_nothing
     with ServiceManager(address) as manager:
         server = await Server.start(tmp_path)
         await manager.until_said("READY=1")
-    await until(lambda: logged(server, "notify_failed"), TIMEOUT_S)
+    await until(lambda: logged(server, "notify_failed"))
     assert (await server.get("/readyz"))[0] == 200
     assert await server.end() == 0

@@ -10,13 +10,14 @@ import pytest
 
 from lab.certificates import Authority
 from lab.children import Child
-from lab.configured import Lend, until
+from lab.configured import Lend
 from lab.ports import HOST
 from lab.raw_sip import RawCaller
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
 from lab.tls_peer import CRYPTO, KEY, ask, client_context, offer, tls_server
 from lab.udp import UdpEndpoint
+from lab.waiting import until
 from tests.support.hep_decoder import Packet, decode
 
 pytestmark = pytest.mark.e2e
@@ -62,10 +63,10 @@ async def test_a_capture_server_follows_a_call(lend: Lend, phone: SoftphoneProce
         await phone.dial(server.uri("greet"), headers={"X-TTS-Text": SECRET})
         call = await server.until_call(lambda call: call["state"] == "established")
         sip_call_id = call["sip_call_id"]
-        await until(lambda: len(reporters(homer, sip_call_id)) > 1 and homer.of_kind(35, sip_call_id), TIMEOUT_S)
+        await until(lambda: len(reporters(homer, sip_call_id)) > 1 and homer.of_kind(35, sip_call_id))
         await phone.hangup()
         await server.until_terminated()
-        await until(lambda: homer.of_kind(100, sip_call_id), TIMEOUT_S)
+        await until(lambda: homer.of_kind(100, sip_call_id))
 
         messages = homer.of_kind(1, sip_call_id)
         lines = first_lines(messages)
@@ -89,7 +90,7 @@ async def test_a_capture_server_follows_a_call(lend: Lend, phone: SoftphoneProce
         def reported_at_s() -> float:
             return max(at_s(each) for each in homer.of_kind(5, sip_call_id) if each.number("source_port") == own_port)
 
-        await until(lambda: reported_at_s() >= at_s(bye), TIMEOUT_S)  # that with which our stream ends
+        await until(lambda: reported_at_s() >= at_s(bye))  # that with which our stream ends
         assert json.loads(quality.payload)["quality"]["packets_sent"] > 0
         record = json.loads(homer.of_kind(100, sip_call_id)[0].payload)
         assert (record["call_id"], record["sip_code"], record["ended_by"]) == (call["id"], 200, "remote")
@@ -138,7 +139,7 @@ async def test_what_tls_carries_is_copied_without_its_keys(tmp_path: Path) -> No
         body = offer("RTP/SAVP", CRYPTO)
         answer = await ask(port, client_context(authority), method="INVITE", user="silent", body=body)
         assert answer.status == 200
-        await until(lambda: "SIP/2.0 200 OK" in first_lines(homer.of_kind(1)), TIMEOUT_S)
+        await until(lambda: "SIP/2.0 200 OK" in first_lines(homer.of_kind(1)))
         invite = homer.of_kind(1)[0]
         assert (invite.number("protocol"), invite.number("target_port")) == (6, port)
         assert b"inline:****" in invite.payload

@@ -9,7 +9,7 @@ from lab.children import Child
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 
 async def test_the_server_knows_the_round_trip_to_the_softphone_and_the_mos(

@@ -15,6 +15,7 @@ from lab.children import Child
 from lab.peers import Sipp
 from lab.ports import HOST, free_ports
 from lab.softphone import SoftphoneProcess
+from lab.waiting import PATIENCE_S
 from tests.e2e.quiet import until_quiet
 from tests.e2e.signals import through_ulaw, voice_like
 from tests.support.alaw import alaw_encode
@@ -40,9 +41,9 @@ async def test_recording_is_bit_exact_and_figures_are_right(
     )
     record = tmp_path / "heard.wav"
     dialing = await phone.dial(f"sip:bot@{HOST}:{peer.port}", codec=codec, record=record)
-    ringing = await phone.wait_event("ringing", timeout_s=5)
-    answered = await phone.wait_event("answered", timeout_s=5)
-    start = await phone.wait_event("speech_start", timeout_s=5)
+    ringing = await phone.wait_event("ringing")
+    answered = await phone.wait_event("answered")
+    start = await phone.wait_event("speech_start")
     end = await until_quiet(phone)
     report = await phone.hangup()
     await peer.passed()
@@ -86,7 +87,7 @@ async def test_pjmedia_opens_no_socket_of_its_own(phone: SoftphoneProcess, tmp_p
     peer = await Sipp.answer("uas_play", folder=tmp_path, audio=audio_file(tmp_path))
     before = udp_ports_of(phone.pid)
     dialing = await phone.dial(f"sip:bot@{HOST}:{peer.port}")
-    await phone.wait_event("speech_start", timeout_s=10)
+    await phone.wait_event("speech_start")
     during = udp_ports_of(phone.pid)
     await phone.hangup()
     await peer.passed()
@@ -98,7 +99,7 @@ async def test_pjmedia_opens_no_socket_of_its_own(phone: SoftphoneProcess, tmp_p
 async def test_far_side_hangs_up(phone: SoftphoneProcess, tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_hangup", folder=tmp_path, audio=audio_file(tmp_path), pause_ms=500)
     await phone.dial(f"sip:bot@{HOST}:{peer.port}")
-    report = await phone.report(timeout_s=10)
+    report = await phone.report()
     await peer.passed()
     assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
 
@@ -106,7 +107,7 @@ async def test_far_side_hangs_up(phone: SoftphoneProcess, tmp_path: Path) -> Non
 async def test_refusal_carries_code_and_retry_after(phone: SoftphoneProcess, tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_refuse", folder=tmp_path)
     await phone.dial(f"sip:bot@{HOST}:{peer.port}")
-    report = await phone.report(timeout_s=10)
+    report = await phone.report()
     await peer.passed()
     ending = report["ending"]
     assert (ending["result"], ending["sip_code"], ending["retry_after_s"]) == ("refused", 503, 7)
@@ -116,7 +117,7 @@ async def test_refusal_carries_code_and_retry_after(phone: SoftphoneProcess, tmp
 async def test_cancel_while_ringing(phone: SoftphoneProcess, tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_ring", folder=tmp_path)
     await phone.dial(f"sip:bot@{HOST}:{peer.port}")
-    await phone.wait_event("ringing", timeout_s=5)
+    await phone.wait_event("ringing")
     report = await phone.hangup()
     await peer.passed()
     assert (report["ending"]["result"], report["ending"]["sip_code"]) == ("cancelled", 487)
@@ -125,7 +126,7 @@ async def test_cancel_while_ringing(phone: SoftphoneProcess, tmp_path: Path) -> 
 async def test_no_answer_within_the_timeout(phone: SoftphoneProcess, tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_ring", folder=tmp_path)
     await phone.dial(f"sip:bot@{HOST}:{peer.port}", timeout_s=3)
-    report = await phone.report(timeout_s=10)
+    report = await phone.report()
     await peer.passed()
     assert report["ending"]["result"] == "no_answer"
 
@@ -133,7 +134,7 @@ async def test_no_answer_within_the_timeout(phone: SoftphoneProcess, tmp_path: P
 async def test_hold_stops_our_packets_and_resume_starts_them(phone: SoftphoneProcess, tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_hold", folder=tmp_path, audio=audio_file(tmp_path))
     await phone.dial(f"sip:bot@{HOST}:{peer.port}")
-    await phone.wait_event("answered", timeout_s=5)
+    await phone.wait_event("answered")
     assert (await phone.hold())["by"] == "us"
     await phone.unhold()
     report = await phone.hangup()
@@ -147,9 +148,9 @@ async def test_hold_stops_our_packets_and_resume_starts_them(phone: SoftphonePro
 async def test_keys_go_out_at_their_instants(phone: SoftphoneProcess, tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_play", folder=tmp_path, audio=audio_file(tmp_path))
     await phone.dial(f"sip:bot@{HOST}:{peer.port}", dtmf="1@200ms,#@0.6s")
-    answered = await phone.wait_event("answered", timeout_s=5)
-    first = await phone.wait_event("dtmf_sent", timeout_s=5)
-    second = await phone.wait_event("dtmf_sent", timeout_s=5)
+    answered = await phone.wait_event("answered")
+    first = await phone.wait_event("dtmf_sent")
+    second = await phone.wait_event("dtmf_sent")
     third = await phone.dtmf("9")
     report = await phone.hangup()
     await peer.passed()
@@ -165,10 +166,10 @@ async def test_four_calls_at_once_and_no_fifth(phone: SoftphoneProcess, tmp_path
     for number, peer in enumerate(peers):
         await phone.dial(f"sip:bot@{HOST}:{peer.port}", call=str(number), record=tmp_path / f"{number}.wav")
     await phone.send({"cmd": "dial", "uri": f"sip:bot@{HOST}:{peers[0].port}", "call": "5"})
-    refused = await phone.wait_event("error", timeout_s=5)
+    refused = await phone.wait_event("error")
     assert "4 calls at a time" in refused["detail"]
     for number in range(4):
-        await phone.wait_event("speech_start", call=str(number), timeout_s=10)
+        await phone.wait_event("speech_start", call=str(number))
         await until_quiet(phone, call=str(number))
     for number in range(4):
         report = await phone.hangup(call=str(number))
@@ -231,4 +232,4 @@ async def test_command_line_ends_cleanly_every_time(tmp_path: Path) -> None:
             f"sip:bot@{HOST}:{peer.port}", "--json", "--duration", "200ms", log_path=tmp_path / f"run{number}"
         )
         assert await child.wait(30) == 0, f"run {number}: {child.log}"
-        await asyncio.wait_for(peer.passed(), 30)
+        await asyncio.wait_for(peer.passed(), PATIENCE_S)

@@ -12,6 +12,7 @@ from lab.configured import Lend, logged, of_kind
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import SDP, RawCaller
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S
 from tests.e2e.test_line_timing import is_loud
 from tests.e2e.test_lost_workers import AUTO, worker_pid
 
@@ -69,7 +70,7 @@ async def test_what_was_made_before_the_ack_is_heard_though_the_engine_stands_st
         started = await log.wait("speak.started")
         assert started["data"]["time_to_first_pcm_ms"] == 0.0
         assert started["data"]["time_to_first_audio_ms"] < 20 * (MAX_SILENT_PACKETS + 1)
-        complete = (await log.wait("speak.complete", timeout_s=20))["data"]
+        complete = (await log.wait("speak.complete"))["data"]
         assert (complete["completion_cause"], complete["underruns"]) == ("normal", 0)
         await caller.request("BYE", 20)
 
@@ -81,7 +82,7 @@ async def test_the_answer_to_a_late_offer_opens_it_too(neural: Server) -> None:
         await asyncio.sleep(MADE_S)
         caller.ack(body=SDP.format(port=phone.port, formats="0 101"))
         assert await speech_begins(phone, 0) <= MAX_SILENT_PACKETS
-        await log.wait("speak.complete", timeout_s=20)
+        await log.wait("speak.complete")
         assert (await caller.bye()).status == 200
 
 
@@ -103,7 +104,7 @@ async def test_a_caller_who_goes_before_the_ack_leaves_nothing_behind(neural: Se
         await neural.until_terminated()
         assert of_kind(log.events, "speak.started") == []
         assert not any(is_loud(packet.payload) for packet in phone.heard)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while 'cctts_engine_streams{worker="worker"} 0.0' not in (await neural.get_text("/metrics"))[1]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert "Traceback" not in neural.log
@@ -136,7 +137,7 @@ async def test_a_hang_up_before_the_ack_waits_for_it_and_says_why(neural: Server
         caller.invite(headers=TEXT + b"X-TTS-Then: hangup\r\n" if is_failure else b"")
         assert (await caller.final()).status == 200
         if is_failure:
-            assert (await log.wait("speak.complete", timeout_s=30))["data"]["error"] == "engine_failed"
+            assert (await log.wait("speak.complete"))["data"]["error"] == "engine_failed"
         else:
             assert (await neural.post(f"/v1/calls/{(await neural.only_call())['id']}/hangup", {}))[0] == 200
         with pytest.raises(TimeoutError):

@@ -10,8 +10,9 @@ import aiohttp
 import pytest
 
 from lab.server_under_test import Server
+from lab.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.e2e
 
 UGARITIC = "\U00010380\U00010381\U00010382"
 LONG = "This sentence is said again and again, and again. " * 40
@@ -26,7 +27,7 @@ async def connected(server: Server, path: str) -> AsyncIterator[aiohttp.ClientWe
 async def until(socket: aiohttp.ClientWebSocketResponse, kind: str) -> tuple[int, Any]:
     """How many bytes of audio came before a message of a type, and the message."""
     num_bytes = 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             message = await socket.receive()
             if message.type is aiohttp.WSMsgType.BINARY:
@@ -111,7 +112,7 @@ async def test_a_call_of_jambonz(server: Server) -> None:
         await socket.send_json({"type": "stream", "text": "a\0b"})
         assert "NUL" in (await until(socket, "error"))[1]["error"]
         await socket.send_json({"type": "stop"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                 pass
         assert message.type is aiohttp.WSMsgType.CLOSE

@@ -11,11 +11,12 @@ import pytest
 from cc_tts.media import g711
 from lab import audio_match
 from lab.audio_match import samples
-from lab.configured import Lend, ua_pid, until
+from lab.configured import Lend, ua_pid
 from lab.ports import HOST
 from lab.raw_sip import RawCaller, RtpEar
 from lab.server_under_test import GREETING, engine_pcm, entries
 from lab.tls_peer import CRYPTO, UNUSABLE, offer
+from lab.waiting import until
 from tests.e2e.signals import through_ulaw
 
 pytestmark = pytest.mark.e2e
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.e2e
 async def test_srtp_required(lend: Lend, tmp_path: Path) -> None:
     reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
     async with lend(rtp__srtp="required") as server, RtpEar() as ear, RtpEar() as stranger:
-        await until(lambda: entries(server.whole_log, "srtp_keys_in_clear"), 5)  # said after /readyz
+        await until(lambda: entries(server.whole_log, "srtp_keys_in_clear"))  # said after /readyz
         async with RawCaller("greet", server.sip_port) as caller:
             caller.send("INVITE", body=offer("RTP/AVP", rtp_port=ear.port))
             await caller.acknowledge(488)

@@ -15,10 +15,11 @@ from cc_tts.config.schema import TenantConfig
 from cc_tts.pool.app import build_app
 from cc_tts.pool.hosts import HostStatus, WorkerNotFound
 from cc_tts.pool.state import PoolState
-from lab.configured import logged, server_with, until
+from lab.configured import logged, server_with
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, invite_once
 from lab.server_under_test import GREETING
+from lab.waiting import until
 from tests.e2e.test_reload import change, reload
 
 pytestmark = pytest.mark.e2e

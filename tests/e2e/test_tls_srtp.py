@@ -19,6 +19,7 @@ from lab.configured import Lend, ua_starts
 from lab.ports import HOST, free_ports
 from lab.server_under_test import GREETING, Server, engine_pcm
 from lab.tls_peer import ask, client_context, is_turned_away, tls_settings
+from lab.waiting import PATIENCE_S
 from tests.e2e.signals import through_ulaw
 
 pytestmark = pytest.mark.e2e
@@ -188,8 +189,8 @@ async def test_bad_handshakes_leave_other_calls_alone(
             writer.write(np.random.default_rng(1).bytes(4096))
         async with server.events() as log:
             await caller.dial(f"sip:greet@{HOST}:{port};transport=tls")
-            complete = await log.wait("speak.complete", timeout_s=15)
-        ends = [asyncio.wait_for(reader.read(), 10) for reader, _ in (*silent, *garbage)]
+            complete = await log.wait("speak.complete")
+        ends = [asyncio.wait_for(reader.read(), PATIENCE_S) for reader, _ in (*silent, *garbage)]
         seen = await asyncio.gather(*ends, return_exceptions=True)
     finally:
         for _, writer in (*silent, *garbage):

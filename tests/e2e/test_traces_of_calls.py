@@ -11,16 +11,16 @@ from aiohttp import web
 from cc_tts.tracing.context import TraceContext
 from lab import needs
 from lab.children import Child
-from lab.configured import logged, server_with, until
+from lab.configured import logged, server_with
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawPeer
 from lab.server_under_test import Server
+from lab.waiting import until
 
 pytest.importorskip("grpc")
 
 pytestmark = pytest.mark.e2e
 
-START_TIMEOUT_S = 60.0
 CLIENT = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", is_sampled=True)
 SECRET = "My secret is green"
 CALLEE = "+4930123456"
@@ -83,7 +83,7 @@ async def speaking_worker(folder: Path) -> tuple[Child, str]:
     address = f"{HOST}:{free_ports()}"
     argv = [sys.executable, "-m", "cc_tts.cli", "worker", "--listen", address, "--set", "tts.engine=espeak"]
     child = await Child.start(argv, log_path=folder / "worker.log")
-    await until(lambda: "worker_listens" in child.log, START_TIMEOUT_S)
+    await until(lambda: "worker_listens" in child.log)
     return child, f"grpc://{address}"
 
 
@@ -97,7 +97,7 @@ async def a_call(server: Server) -> None:
         peer.answer("200 OK", formats="0")
         await log.wait("call.established")
         await server.ask(f"/v1/calls/{call['id']}/speak", {"text": SECRET, "cache": "no"})
-        await log.wait("speak.complete", timeout_s=START_TIMEOUT_S)
+        await log.wait("speak.complete")
         await server.ask(f"/v1/calls/{call['id']}/hangup", {})
         await peer.expect("BYE")
         peer.answer("200 OK")
@@ -119,7 +119,7 @@ async def test_the_spans_of_a_call_are_joined_across_rest_server_and_worker(tmp_
             }
             async with server_with(tmp_path, **settings) as server:
                 await a_call(server)
-                await until(lambda: len(collector.hooks) >= 5, START_TIMEOUT_S)
+                await until(lambda: len(collector.hooks) >= 5)
                 (line,) = logged(server, "call_outgoing")
                 assert line["trace_id"] == CLIENT.trace_id
             check(collector)

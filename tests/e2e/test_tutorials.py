@@ -16,12 +16,13 @@ from cc_tts.media.g711 import ulaw_encode
 from lab import needs
 from lab.caller_audio import pcm_of, said, silence, sound
 from lab.children import Child
-from lab.configured import Lend, of_kind, until
+from lab.configured import Lend, of_kind
 from lab.peers import Sipp
 from lab.ports import HOST, free_ports
 from lab.raw_sip import SDP, RawCaller
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.architecture.state_tables import ROOT
 from tests.e2e.test_answering_machines import GREETING, octets
 from tests.support.example_campaign import run_campaign
@@ -29,14 +30,13 @@ from tests.support.webhook_receiver import secret
 
 pytestmark = pytest.mark.e2e
 
-START_TIMEOUT_S = 30.0
 PERSON = f"sip:1001@{HOST}:9"
 
 
 async def started(script: str, server: Server, folder: Path, *arguments: str) -> Child:
     argv = [sys.executable, str(ROOT / script), server.url, *arguments]
     child = await Child.start(argv, log_path=folder / "script.log")
-    await until(lambda: "ready" in child.log, START_TIMEOUT_S)
+    await until(lambda: "ready" in child.log)
     return child
 
 
@@ -46,18 +46,18 @@ async def test_the_ivr_records_the_call_speaks_the_balance_and_hangs_up(
     ivr = await started("examples/ivr.py", server, tmp_path, PERSON)
     async with server.events() as log:
         await phone.dial(server.uri("silent"))
-        await log.wait("speak.started", timeout_s=30)
+        await log.wait("speak.started")
         await phone.dtmf("1")
-        await log.several("speak.started", 2, timeout_s=30)
+        await log.several("speak.started", 2)
         await phone.dtmf("4711")
-        ended = await log.wait("call.terminated", timeout_s=30)
+        ended = await log.wait("call.terminated")
         recorded = await log.wait("call.recording", state="saved")
         menu, question, balance = of_kind(log.events, "speak.complete")
     assert menu["data"]["completion_cause"] == question["data"]["completion_cause"] == "barge_in"
     assert balance["data"]["spoken_text"] == "Your balance is $12.50. Thank you, and goodbye."
     assert ended["data"]["ending"]["reason"] == "prompt_finished"
-    await until(lambda: "prompt_finished" in ivr.log, 5)
-    await until(lambda: f"recorded as {recorded['data']['recording_id']}" in ivr.log, 5)
+    await until(lambda: "prompt_finished" in ivr.log)
+    await until(lambda: f"recorded as {recorded['data']['recording_id']}" in ivr.log)
     status, file = await server.get_bytes(f"/v1/recordings/{recorded['data']['recording_id']}/audio")
     assert (status, file[:4]) == (200, b"RIFF")
 
@@ -68,15 +68,15 @@ async def test_the_ivr_asks_again_and_survives_a_hangup(
     ivr = await started("examples/ivr.py", server, tmp_path, PERSON)
     async with server.events() as log:
         await phone.dial(server.uri("silent"))
-        await log.wait("speak.started", timeout_s=30)
+        await log.wait("speak.started")
         await phone.dtmf("7")
-        await log.several("speak.started", 2, timeout_s=20)
+        await log.several("speak.started", 2)
         await phone.hangup()
         assert (await log.wait("call.gather_complete"))["data"]["result"] == "call_ended"
         await phone.dial(server.uri("silent"))
-        await log.several("speak.started", 3, timeout_s=20)
+        await log.several("speak.started", 3)
         await phone.dtmf("19999")
-        await until(lambda: "prompt_finished" in ivr.log, 30)
+        await until(lambda: "prompt_finished" in ivr.log)
     assert of_kind(log.events, "speak.complete")[-1]["data"]["spoken_text"].startswith(
         "Your balance is not known to us."
     )
@@ -92,7 +92,7 @@ async def test_the_ivr_hands_the_caller_over_to_a_person(
     ivr = await started("examples/ivr.py", server, tmp_path, PERSON)
     async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
         await caller.establish()
-        await log.wait("speak.started", timeout_s=30)
+        await log.wait("speak.started")
         caller.send("INFO", body="Signal=2\r\nDuration=160\r\n", content_type="application/dtmf-relay")
         assert (await caller.final()).status == 200
         held = await caller.request("INVITE", body=SDP.format(port=9, formats="0 101"))
@@ -106,8 +106,8 @@ async def test_the_ivr_hands_the_caller_over_to_a_person(
         else:
             assert "a=sendrecv" in await caller.request("INVITE", body=SDP.format(port=9, formats="0 101"))
             await caller.request("BYE")
-        ended = await log.wait("call.terminated", timeout_s=20)
-        await until(lambda: ended["data"]["ending"]["reason"] in ivr.log, 5)
+        ended = await log.wait("call.terminated")
+        await until(lambda: ended["data"]["ending"]["reason"] in ivr.log)
     said = [event["data"]["spoken_text"] for event in of_kind(log.events, "speak.complete")]
     assert said[1:] == ["One moment, please.", *([] if is_free else ["Please call again later. Goodbye."])]
 
@@ -121,7 +121,7 @@ async def test_the_receiver_of_webhooks_answers_a_call_and_says_what_was_pressed
         log_path=tmp_path / "receiver.log",
         env={"WEBHOOK_SECRET": key},
     )
-    await until(lambda: "Running on" in receiver.log, START_TIMEOUT_S)
+    await until(lambda: "Running on" in receiver.log)
     await refuses_strangers(f"http://{HOST}:{port}/events", key)
     await receiver.end()
     endpoint = f'[{{url = "http://{HOST}:{port}/events", secret = "{key}"}}]'
@@ -132,12 +132,12 @@ async def test_the_receiver_of_webhooks_answers_a_call_and_says_what_was_pressed
             log_path=tmp_path / "receiver2.log",
             env={"WEBHOOK_SECRET": key},
         )
-        await until(lambda: "Running on" in receiver.log, START_TIMEOUT_S)
+        await until(lambda: "Running on" in receiver.log)
         await phone.dial(server.uri("table"))
-        await log.several("speak.started", 2, timeout_s=20)
+        await log.several("speak.started", 2)
         await phone.dtmf("4")
-        await log.wait("call.terminated", timeout_s=20)
-        await until(lambda: "prompt_finished" in receiver.log, 5)
+        await log.wait("call.terminated")
+        await until(lambda: "prompt_finished" in receiver.log)
     said = [event["data"]["spoken_text"] for event in of_kind(log.events, "speak.complete")]
     assert (said[0], said[-1]) == ("Welcome to the restaurant.", "A table for 4. See you soon.")
 
@@ -175,16 +175,16 @@ async def test_the_voice_agent_hears_and_remembers_what_was_heard(
         agent = await started("examples/agent.py", server, tmp_path)
         for call in ("1", "2"):  # two callers at once
             await phone.dial(server.uri("silent"), call=call)
-        await log.several("speak.started", 2, timeout_s=30)
+        await log.several("speak.started", 2)
         await asyncio.sleep(1.0)  # into the second sentence
         await phone.say(question, call="1")
         await log.wait("speak.complete", interrupted_by="speech")
         await log.wait("call.speech_stopped")
-        await log.several("speak.complete", 3, timeout_s=30)
+        await log.several("speak.complete", 3)
         for call in ("1", "2"):
             await phone.hangup(call=call)
         await log.several("call.terminated", 2)
-        await until(lambda: agent.log.count("('assistant'") == 3, 5)
+        await until(lambda: agent.log.count("('assistant'") == 3)
     greeting, heard, answered, other = (literal_eval(line) for line in agent.log.splitlines()[1:])
     assert greeting[0] == "assistant"
     assert greeting[1].startswith("Good morning.")

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from lab.configured import Lend, of_kind, server_with, until, until_readyz
+from lab.configured import Lend, of_kind, server_with, until_readyz
 from lab.ports import HOST
 from lab.raw_sip import Answer, RawCaller, RawPeer, authorization, digest_response
 from lab.server_under_test import Server, entries
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
@@ -23,13 +24,11 @@ NUM_LINES = 6
 TWO = {"ua__processes": "2", "sip__transports": '["udp"]', "sip__max_calls": str(NUM_LINES)}
 FRIEND = "127.0.0.3"
 PASSWORD = "open sesame"
-EXIT_TIMEOUT_S = 20.0
-START_TIMEOUT_S = 20.0
 
 
 async def until_both(server: Server) -> None:
     """Wait until both processes are up: calls are taken as soon as one is."""
-    await until(lambda: {"ua-1", "ua-2"} < pids(server).keys(), START_TIMEOUT_S)
+    await until(lambda: {"ua-1", "ua-2"} < pids(server).keys())
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -69,14 +68,14 @@ def pids(server: Server) -> dict[str, int]:
 async def test_a_call_with_keys_hold_and_a_hangup_of_ours(two: Server, phone: SoftphoneProcess) -> None:
     async with two.events() as log:
         await phone.dial(two.uri("greet"))
-        await log.wait("speak.complete", completion_cause="normal", timeout_s=20)
+        await log.wait("speak.complete", completion_cause="normal")
         call_id = (await log.wait("call.established"))["call_id"]
         await phone.dtmf("5")
         assert (await log.wait("call.dtmf"))["data"]["digit"] == "5"
         assert (await two.post(f"/v1/calls/{call_id}/hold", {}))[0] < 300
         await log.wait("call.held")
         assert (await two.post(f"/v1/calls/{call_id}/hangup", {}))[0] < 300
-        report = await phone.report(timeout_s=10)
+        report = await phone.report()
     assert report["ending"]["by"] == "them"
     assert report["talkspurts"]
 
@@ -91,7 +90,7 @@ async def test_calls_are_spread_and_a_process_that_dies_takes_its_own_calls_only
                 await log.wait("call.established")
             died = pids(two)["ua-1"]
             os.kill(died, signal.SIGKILL)
-            await until(lambda: len(of_kind(log.events, "call.terminated")) == 2, EXIT_TIMEOUT_S)
+            await until(lambda: len(of_kind(log.events, "call.terminated")) == 2)
             ended = [event["data"]["ending"]["reason"] for event in of_kind(log.events, "call.terminated")]
             assert ended == ["ua_process_died"] * 2
             assert (await two.get("/readyz"))[0] == 200, "the other process takes calls"
@@ -99,7 +98,7 @@ async def test_calls_are_spread_and_a_process_that_dies_takes_its_own_calls_only
             statuses = [(await caller.bye()).status for caller, _ in made]
             assert Counter(statuses) == {200: 2, 481: 2}
             assert len(lost) == 2
-        await until(lambda: pids(two)["ua-1"] != died, EXIT_TIMEOUT_S)
+        await until(lambda: pids(two)["ua-1"] != died)
         async with calls(two, 2) as made:
             assert {own_port(answer.text) for _, answer in made} == set(ports)
             await hang_up(made)
@@ -113,7 +112,7 @@ async def test_calls_go_on_without_the_dispatcher_and_new_ones_come_when_it_is_b
         await log.wait("call.established")
         died = pids(two)["dispatcher"]
         os.kill(died, signal.SIGKILL)
-        await until(lambda: pids(two)["dispatcher"] != died, EXIT_TIMEOUT_S)
+        await until(lambda: pids(two)["dispatcher"] != died)
         async with calls(two, 1) as made:
             await phone.dtmf("5")
             assert (await log.wait("call.dtmf"))["data"]["digit"] == "5"

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from cc_tts.calls.prompts.utterance import CompletionCause
-from lab.configured import until
+from lab.waiting import until
 from tests.fakes.exchange import Exchange
 from tests.fakes.playing_ua import PlayingUa
 from tests.support.virtual_time import LoopClock

@@ -59,6 +59,7 @@ from cc_tts.tracing.tracer import Tracer
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
 from cc_tts.webhooks.webhooks import Webhooks
+from lab.waiting import PATIENCE_S
 from tests.fakes.fake_engine import FakeEngine, FakeSource, Step
 from tests.fakes.fake_ua import FakeUa
 from tests.fakes.fake_vad import FakeVad
@@ -370,16 +371,10 @@ async def running_api(
         await registry.webhooks.start()
         await listener.start()
         port = listener.port
-        async with ClientSession(f"http://127.0.0.1:{port}", timeout=ClientTimeout(total=10)) as session:
+        async with ClientSession(f"http://127.0.0.1:{port}", timeout=ClientTimeout(total=PATIENCE_S)) as session:
             yield RunningApi(registry, context, app, session, port, listener)
     finally:
         registry.gate.set()
         registry.source.gate.set()
         await listener.stop()
         await registry.webhooks.stop(timeout_s=0)
-
-
-async def eventually(condition: Callable[[], object], *, timeout_s: float = 3.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
-            await asyncio.sleep(0.01)

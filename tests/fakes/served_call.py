@@ -19,6 +19,7 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import HttpConfig, MediaConfig, StreamConfig, TokenConfig, WebhooksConfig
 from cc_tts.config.sections.relay import RelayConfig
 from cc_tts.webhooks.webhooks import Webhooks
+from lab.waiting import PATIENCE_S
 from tests.fakes.exchange import Exchange
 from tests.fakes.playing_ua import PlayingLeg, PlayingUa
 from tests.fakes.running_api import make_own_voices
@@ -86,7 +87,7 @@ async def served(
 
 async def told(socket: ClientWebSocketResponse, type_: str) -> Any:
     """The next message of a type; audio is passed over."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             message = await socket.receive()
             if message.type is WSMsgType.TEXT and (found := json.loads(message.data))["type"] == type_:
@@ -96,7 +97,7 @@ async def told(socket: ClientWebSocketResponse, type_: str) -> Any:
 
 async def close_of(socket: ClientWebSocketResponse) -> tuple[int | None, str]:
     """How a socket is closed, code and reason; what comes before is passed over."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (message := await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
             pass
     return (message.data, message.extra or "") if message.type is WSMsgType.CLOSE else (None, "")

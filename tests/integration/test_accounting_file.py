@@ -17,8 +17,9 @@ from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.metrics import Metrics
 from cc_tts.processes import line_writer
 from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
+from lab.waiting import until
 from tests.fakes.fake_line import FakeClock
-from tests.fakes.running_api import eventually, make_config, running_api
+from tests.fakes.running_api import make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +70,7 @@ def text_of(file: Path) -> str:
 
 
 async def until_lines(num: int, *files: Path) -> list[dict[str, Any]]:
-    await eventually(lambda: len(lines_of(*files)) >= num, timeout_s=WITHIN_S)
+    await until(lambda: len(lines_of(*files)) >= num, timeout_s=WITHIN_S)
     return lines_of(*files)
 
 
@@ -112,10 +113,10 @@ async def test_who_wants_to_know_is_told_when_a_line_is_written(file: Path, monk
     await log.start()
     monkeypatch.setattr(atomic_file, "os", disk)
     log.add(line(1), on_written=lambda: written.append(1))
-    await eventually(lambda: disk.num_refused >= 2, timeout_s=WITHIN_S)
+    await until(lambda: disk.num_refused >= 2, timeout_s=WITHIN_S)
     assert not written
     monkeypatch.setattr(atomic_file, "os", os)
-    await eventually(lambda: written == [1], timeout_s=WITHIN_S)
+    await until(lambda: written == [1], timeout_s=WITHIN_S)
     assert len(lines_of(file)) == 1
     await log.stop()
     AccountingLog().add(line(2), on_written=lambda: written.append(2))
@@ -166,11 +167,11 @@ async def test_while_the_disk_is_full_lines_wait_and_then_come_once(
     monkeypatch.setattr(atomic_file, "os", disk)
     for number in range(1, 4):
         log.add(line(number))
-    await eventually(lambda: disk.num_refused >= 2, timeout_s=WITHIN_S)
+    await until(lambda: disk.num_refused >= 2, timeout_s=WITHIN_S)
     assert is_unwritable() == 1
     monkeypatch.setattr(atomic_file, "os", os)
     found = await until_lines(4, file)
-    await eventually(lambda: is_unwritable() == 0)
+    await until(lambda: is_unwritable() == 0)
     assert [each["utterance_id"] for each in found] == ["u0", "u1", "u2", "u3"]
     await log.stop()
 

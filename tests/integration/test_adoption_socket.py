@@ -23,7 +23,7 @@ from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Message, Pi
 from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import ChildSpec, Supervisor
 from lab.configured import is_running
-from tests.fakes.running_api import eventually
+from lab.waiting import until
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
@@ -128,7 +128,7 @@ async def test_an_adopted_child_is_stopped_like_any_other(
     assert child is not None
     await watched.supervisor.start(child)
     assert (watched.supervisor.pid, watched.settings) == (process.pid, "same")
-    await eventually(lambda: watched.messages or watched.supervisor.is_responsive, timeout_s=TIMEOUT_S)
+    await until(lambda: watched.messages or watched.supervisor.is_responsive, timeout_s=TIMEOUT_S)
     await watched.supervisor.stop()
     assert process.wait(TIMEOUT_S) == 0
     assert watched.down == [STOPPED]
@@ -148,7 +148,7 @@ async def test_after_an_adopted_child_comes_one_of_our_own(
     await watched.supervisor.start(await adopt(path, REQUEST))
     if number is not None:
         process.send_signal(number)
-    await eventually(lambda: watched.settings == "started", timeout_s=TIMEOUT_S)
+    await until(lambda: watched.settings == "started", timeout_s=TIMEOUT_S)
     assert watched.down == ["exited"], "its status is somebody else's to know"
     assert watched.supervisor.pid != process.pid
 

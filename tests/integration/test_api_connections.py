@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from cc_tts.processes.tasks import cancel_all
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from lab.waiting import PATIENCE_S, until
+from tests.fakes.running_api import RunningApi, make_config, running_api
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.integration
@@ -26,7 +27,7 @@ async def half_sent(api: RunningApi, count: int, stack: AsyncExitStack) -> list[
 
 async def closed(reader: asyncio.StreamReader) -> bytes:
     try:
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), PATIENCE_S)
     except ConnectionResetError:
         return b""
 
@@ -71,7 +72,7 @@ async def test_many_half_requests_leave_room_for_whole_ones() -> None:
         AsyncExitStack() as all_,
     ):
         readers = await half_sent(api, 248, all_)
-        await eventually(lambda: api.listener.num_connections <= 20)
+        await until(lambda: api.listener.num_connections <= 20)
         for _ in range(30):
             async with api.connect() as (reader, writer):
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -91,7 +92,7 @@ async def test_requests_under_way_are_not_closed_and_more_get_503() -> None:
         assert [line["source"] for line in lines if line["event"] == "connection_refused"] == ["127.0.0.1"]
         assert not any(socket.closed for socket in sockets)
         await sockets.pop().close()
-        await eventually(lambda: api.listener.num_connections < 8)
+        await until(lambda: api.listener.num_connections < 8)
         assert (await api.ask("GET", "/healthz")).status == 200
 
 
@@ -111,14 +112,14 @@ async def test_requests_sent_together_do_not_hold_up_others() -> None:
             asker.write(whole)
             writer.write(whole)
             for stream in (reader, newcomer):
-                await asyncio.wait_for(stream.readuntil(b'{"status":"ok"}'), 10)
+                await asyncio.wait_for(stream.readuntil(b'{"status":"ok"}'), PATIENCE_S)
             answered = api.context.services.metrics.registry.get_sample_value(
                 "cctts_http_requests_total", {"method": "GET", "route": "/healthz", "status": "200"}
             )
         assert answered is not None
         assert answered < 150, "one request of each client at a time"
         for _ in range(300):
-            await asyncio.wait_for(flooded.readuntil(b'{"status":"ok"}'), 10)
+            await asyncio.wait_for(flooded.readuntil(b'{"status":"ok"}'), PATIENCE_S)
 
 
 async def test_many_connections_at_once_are_accepted_together() -> None:
@@ -127,16 +128,16 @@ async def test_many_connections_at_once_are_accepted_together() -> None:
         for reader, writer in await asyncio.gather(*opened):
             writer.write(HALF + b"alhost\r\nConnection: close\r\n\r\n")
             assert b"200 OK" in await closed(reader)
-        await eventually(lambda: api.listener.num_connections == 0)
+        await until(lambda: api.listener.num_connections == 0)
 
 
 async def test_one_source_has_its_own_limit() -> None:
     config = make_config(max_connections=100, max_connections_per_source=4)
     async with running_api(config) as api, AsyncExitStack() as stack:
         await half_sent(api, 12, stack)
-        await eventually(lambda: api.listener.num_connections == 4)
+        await until(lambda: api.listener.num_connections == 4)
         _, writer = await asyncio.open_connection("127.0.0.1", api.port, local_addr=("127.0.0.2", 0))
-        await eventually(lambda: api.listener.num_connections == 5)
+        await until(lambda: api.listener.num_connections == 5)
         writer.close()
 
 
@@ -157,7 +158,7 @@ async def test_a_client_that_ends_its_side_during_a_request_gets_the_response() 
     async with running_api(make_config(request_timeout_s=5)) as api, api.connect() as (reader, writer):
         api.registry.gate.clear()
         writer.write(POST % (len(ORIGINATE), ORIGINATE))
-        await eventually(lambda: api.registry.requests)
+        await until(lambda: api.registry.requests)
         writer.write_eof()
         await asyncio.sleep(0.05)
         api.registry.gate.set()
@@ -166,7 +167,7 @@ async def test_a_client_that_ends_its_side_during_a_request_gets_the_response() 
 
 @pytest.mark.parametrize("sent", [b"", HALF, POST % (100, ORIGINATE), GET + HALF])
 async def test_a_client_that_ends_its_side_within_a_request_is_closed(api: RunningApi, sent: bytes) -> None:
-    async with asyncio.timeout(5), api.connect() as (reader, writer):
+    async with asyncio.timeout(PATIENCE_S), api.connect() as (reader, writer):
         writer.write(sent)
         writer.write_eof()
         assert (await closed(reader)).count(b"HTTP/1.1 200 OK") == sent.count(GET)
@@ -178,8 +179,8 @@ async def test_a_stream_ends_when_its_client_ends_its_side(api: RunningApi, path
     body = b'{"input": "one two three", "response_format": "pcm"}'
     speech = POST.replace(b"/v1/calls", path) % (len(body), body)
     events = GET.replace(b"/healthz", path).replace(b"\r\n\r\n", b"\r\nAccept: text/event-stream\r\n\r\n")
-    async with asyncio.timeout(5), api.connect() as (reader, writer):
+    async with asyncio.timeout(PATIENCE_S), api.connect() as (reader, writer):
         writer.write(events if path == b"/v1/events" else speech)
         writer.write_eof()
         assert not (await closed(reader)).endswith(b"0\r\n\r\n"), "what is cut off must not look whole"
-    await eventually(lambda: not api.registry.services.events.num_subscribers)
+    await until(lambda: not api.registry.services.events.num_subscribers)

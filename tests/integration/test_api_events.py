@@ -12,7 +12,8 @@ from cc_tts.api.events import websocket
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.media.quality import Quality
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from lab.waiting import PATIENCE_S, until
+from tests.fakes.running_api import RunningApi, make_config, running_api
 from tests.fakes.served_call import close_of
 
 pytestmark = pytest.mark.integration
@@ -36,7 +37,7 @@ async def api() -> AsyncIterator[RunningApi]:
 
 
 async def next_event(socket: ClientWebSocketResponse) -> Any:
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE_S):
         return json.loads(await socket.receive_str())
 
 
@@ -129,14 +130,14 @@ async def test_a_reader_that_stops_is_dropped_while_others_go_on(
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         published = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while api.registry.services.events.num_subscribers > 1:
                 api.registry.services.events.publish(LONG, call_id="c1")
                 published += 1
                 assert (await next_event(good))["seq"] == published
         api.registry.services.events.publish(KEY, call_id="c1")
         assert (await next_event(good))["seq"] == published + 1
-        await eventually(
+        await until(
             lambda: "cctts_event_subscribers_dropped_total 1.0" in api.context.services.metrics.render().decode()
         )
 
@@ -169,7 +170,7 @@ async def test_a_client_that_closes_is_forgotten(api: RunningApi) -> None:
     socket = await api.session.ws_connect(PATH)
     await socket.close()
     assert socket.close_code == 1000
-    await eventually(lambda: not api.registry.services.events.num_subscribers)
+    await until(lambda: not api.registry.services.events.num_subscribers)
     assert "cctts_event_subscribers 0.0" in api.context.services.metrics.render().decode()
 
 
@@ -179,7 +180,7 @@ async def test_a_client_that_vanishes_is_forgotten(api: RunningApi, monkeypatch:
     async with api.connect() as (reader, writer):
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")
-        await eventually(lambda: not api.registry.services.events.num_subscribers)
+        await until(lambda: not api.registry.services.events.num_subscribers)
 
 
 async def test_shutdown_closes_with_1001() -> None:
@@ -188,6 +189,6 @@ async def test_shutdown_closes_with_1001() -> None:
         stopping = asyncio.create_task(api.listener.stop())
         assert (await close_of(socket))[0] == 1001
         await socket.close()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE_S):
             await stopping
     assert api.registry.services.events.num_subscribers == 0

@@ -9,6 +9,7 @@ from aiohttp import ClientSession
 
 from cc_tts.config.schema import TokenConfig
 from cc_tts.logs import MAX_REPEATS
+from lab.waiting import PATIENCE_S
 from tests.fakes.running_api import Answered, RunningApi, bearer, make_config, running_api
 from tests.fakes.served_call import refusal
 from tests.support.captured_logs import capture_logs
@@ -421,7 +422,7 @@ async def test_no_answer_names_versions(api: RunningApi) -> None:
     for head in (b"GET / HTTP/9.9 nonsense", b"GET / HTTP/1.1\r\nX-A: " + 9000 * b"a"):
         async with api.connect() as (reader, writer):
             writer.write(head + b"\r\n\r\n")
-            answer = (await asyncio.wait_for(reader.read(), 10)).lower()
+            answer = (await asyncio.wait_for(reader.read(), PATIENCE_S)).lower()
         assert answer.split()[1] == b"400"
         assert b"application/problem+json" in answer
         assert b"or its head is too long" in answer

@@ -16,7 +16,7 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 from cc_tts.api.events import websocket
 from cc_tts.api.media import connection
 from cc_tts.config.schema import MediaConfig, TokenConfig
-from tests.fakes.running_api import eventually
+from lab.waiting import PATIENCE_S, until
 from tests.fakes.served_call import Served, close_of, refusal, served, told
 
 pytestmark = pytest.mark.integration
@@ -41,7 +41,7 @@ async def test_the_caller_is_heard(api: Served) -> None:
         assert (start["type"], start["direction"], start["rate"], start["channels"]) == ("start", "in", 8000, 1)
         api.leg.said.extend(said[at : at + FRAME_BYTES] for at in range(0, len(said), FRAME_BYTES))
         heard = b""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while said not in heard:
                 frame = await socket.receive_bytes()
                 assert len(frame) == FRAME_BYTES
@@ -49,7 +49,7 @@ async def test_the_caller_is_heard(api: Served) -> None:
         await socket.send_bytes(said)
         assert (await told(socket, "error"))["code"] == "malformed"
         assert api.exchange.sample("cctts_media_streams") == 1
-    await eventually(lambda: api.exchange.sample("cctts_media_streams") == 0)
+    await until(lambda: api.exchange.sample("cctts_media_streams") == 0)
     assert api.leg.directions == ()
 
 
@@ -91,7 +91,7 @@ async def test_who_may_not_connect(api: Served) -> None:
         assert (response.status, response.headers["Upgrade"]) == (426, "websocket")
     async with api.connect(), api.connect():
         assert await refusal(api.connect()) == 503
-    await eventually(lambda: not api.call.followers)
+    await until(lambda: not api.call.followers)
     api.exchange.ua.ended(api.call.id)
     assert await refusal(api.connect()) == 409
     assert api.exchange.sample("cctts_media_streams") == 0
@@ -145,7 +145,7 @@ async def test_too_many_faults_close(api: Served) -> None:
         for _ in range(connection.MAX_FAULTS):
             await socket.send_bytes(b"x")
         assert await close_of(socket) == (1008, "too many faults")
-    await eventually(lambda: not api.call.followers)
+    await until(lambda: not api.call.followers)
 
 
 @pytest.mark.parametrize("num_bytes", [4098, 3_000_000])
@@ -157,7 +157,7 @@ async def test_a_message_beyond_the_bound_closes_with_the_bound_and_what_came_be
         sending = asyncio.create_task(socket.send_bytes(bytes(num_bytes)))
         assert await close_of(socket) == (1009, "a message may have 4096 bytes at most")
         await asyncio.gather(sending, return_exceptions=True)
-    await eventually(lambda: not api.call.player.queue)
+    await until(lambda: not api.call.player.queue)
     (utterance,) = api.call.utterances.values()
     assert utterance.played_ms == 200.0
     assert not api.call.followers
@@ -183,10 +183,10 @@ async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, mo
         while loop.time() < until_s:
             assert (await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY)
     async with api.connect("?direction=out", autoping=False) as socket:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while (await socket.receive()).type in (WSMsgType.PING, WSMsgType.TEXT, WSMsgType.BINARY):
                 pass
-    await eventually(lambda: not api.call.followers)
+    await until(lambda: not api.call.followers)
 
 
 async def test_a_talking_client_whose_host_vanishes_is_dropped_long_before_a_silent_one(
@@ -196,9 +196,9 @@ async def test_a_talking_client_whose_host_vanishes_is_dropped_long_before_a_sil
     monkeypatch.setattr(connection, "UNACKED_TIMEOUT_S", 0.5)
     async with api.connect("?direction=talk") as socket:
         await socket.send_bytes(sound(100))
-        await eventually(lambda: api.call.followers)
+        await until(lambda: api.call.followers)
         take_nothing(socket.get_extra_info("socket"))
-        await eventually(lambda: not api.call.followers, timeout_s=connection.PONG_TIMEOUT_S / 3)
+        await until(lambda: not api.call.followers, timeout_s=connection.PONG_TIMEOUT_S / 3)
 
 
 def take_nothing(tcp: TransportSocket) -> None:
@@ -210,7 +210,7 @@ def take_nothing(tcp: TransportSocket) -> None:
 async def test_the_clients_own_pings_are_answered(api: Served) -> None:
     async with api.connect(autoping=False) as socket:
         await socket.ping(b"x")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while (message := await socket.receive()).type is not WSMsgType.PONG:
                 pass
         assert message.data == b"x"
@@ -234,7 +234,7 @@ async def test_a_client_that_takes_nothing_is_dropped(api: Served, monkeypatch: 
     async with api.connect() as socket:
         await socket.receive()
         second = sound(1000)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             for number in itertools.count():  # more than the buffers of both sockets hold
                 if not api.call.followers:
                     break
@@ -248,8 +248,8 @@ async def test_a_client_that_is_gone_without_a_word(api: Served) -> None:
         await socket.send_bytes(sound(200))
         await told(socket, "speak.started")
         socket.get_extra_info("socket").shutdown(SHUT_RDWR)
-        await eventually(lambda: not api.call.followers)
-    await eventually(lambda: not api.call.player.queue)
+        await until(lambda: not api.call.followers)
+    await until(lambda: not api.call.player.queue)
     (utterance,) = api.call.utterances.values()
     assert utterance.played_ms == 200.0
 

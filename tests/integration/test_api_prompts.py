@@ -17,7 +17,8 @@ import pytest
 from cc_tts.config.schema import Config, TenantConfig, TokenConfig
 from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.speech.prompt import UrlContent
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from lab.waiting import until
+from tests.fakes.running_api import RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration
 
@@ -211,7 +212,7 @@ async def test_a_restart_finds_what_was_staged_and_what_lies_in_the_folder(tmp_p
         await send(api, "PUT", f"{PATH}/tone", data=wav(), headers={**ACME, "Content-Type": "audio/wav"})
     async with running_api(config(dir=str(tmp_path))) as api:
         await api.registry.services.staged.load()
-        await eventually(lambda: api.registry.services.staged.get("text").state == "ready")
+        await until(lambda: api.registry.services.staged.get("text").state == "ready")
         words = api.registry.services.staged.get("text").words
         assert words is not None
         assert (words.text, words.instructions) == ("One two.", "speak calmly")

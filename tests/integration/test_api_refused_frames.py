@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from lab.waiting import PATIENCE_S
 from tests.fakes.served_call import served
 
 pytestmark = pytest.mark.integration
@@ -21,7 +22,7 @@ CLOSE_1002 = b"\x88\x02\x03\xea"
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/calls/{id}/stream", "/v1/calls/{id}/media"])
 @pytest.mark.parametrize("before", [b"", MASKED], ids=["at once", "behind a masked one"])
 async def test_an_unmasked_frame_closes_with_1002_as_rfc_6455_has_it(path: str, before: bytes) -> None:
-    async with served("stream") as api, asyncio.timeout(10):
+    async with served("stream") as api, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
         writer.write(HANDSHAKE.format(path=path.format(id=api.call.id)).encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
@@ -33,7 +34,7 @@ async def test_an_unmasked_frame_closes_with_1002_as_rfc_6455_has_it(path: str, 
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/calls/{id}/stream", "/v1/calls/{id}/media", "/v1/jambonz/stream"])
 async def test_who_is_still_sending_too_long_a_message_is_told_the_bound(path: str) -> None:
     length = 5_000_000
-    async with served("stream") as api, asyncio.timeout(10):
+    async with served("stream") as api, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
         writer.write(HANDSHAKE.format(path=path.format(id=api.call.id)).encode())
         await reader.readuntil(b"\r\n\r\n")
@@ -57,7 +58,7 @@ async def test_who_is_still_sending_too_long_a_message_is_told_the_bound(path: s
     ],
 )
 async def test_a_key_that_comes_twice_is_refused_on_every_socket(path: str, message: str) -> None:
-    async with served("stream") as api, asyncio.timeout(10):
+    async with served("stream") as api, asyncio.timeout(PATIENCE_S):
         async with api.session.ws_connect(path.format(id=api.call.id)) as socket:
             await socket.send_str(message)
             while "comes twice" not in (told := await socket.receive_str()):

@@ -15,7 +15,8 @@ from cc_tts.api.app import set_tokens
 from cc_tts.api.events import server_sent
 from cc_tts.calls.events import types
 from cc_tts.config.schema import TokenConfig
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from lab.waiting import PATIENCE_S, until
+from tests.fakes.running_api import RunningApi, make_config, running_api
 from tests.fakes.served_call import refusal
 from tests.support.event_source import EventSource
 
@@ -98,7 +99,7 @@ async def test_a_client_that_comes_again_misses_nothing_and_gets_nothing_twice(a
     async with listening(api) as source:
         ids = publish(api, *["c1"] * 10)
         seen = [(await source.next())["id"] for _ in range(4)]
-    await eventually(lambda: not api.registry.services.events.num_subscribers)
+    await until(lambda: not api.registry.services.events.num_subscribers)
     ids += publish(api, *["c1"] * 10)
     async with listening(api, **{"Last-Event-ID": source.last_id}) as again:
         ids += publish(api, *["c1"] * 10)
@@ -176,7 +177,7 @@ async def test_both_kinds_of_readers_count_against_the_limit(api: RunningApi) ->
         refused.check_problem(503, "capacity_exceeded")
         assert refused.headers["Retry-After"] == "5"
         assert await refusal(api.session.ws_connect(PATH)) == 503
-    await eventually(lambda: not api.registry.services.events.num_subscribers)
+    await until(lambda: not api.registry.services.events.num_subscribers)
     assert "cctts_event_subscribers 0.0" in api.context.services.metrics.render().decode()
 
 
@@ -200,13 +201,13 @@ async def test_a_reader_that_stops_is_cut_off_while_others_go_on(
         writer.write(REQUEST % (b"", b""))
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while api.registry.services.events.num_subscribers > 1:
                 (event_id,) = publish(api, "c1", data=LONG)
                 assert (await good.next())["id"] == event_id
         (event_id,) = publish(api, "c1")
         assert (await good.next())["id"] == event_id
-        await eventually(
+        await until(
             lambda: "cctts_event_subscribers_dropped_total 1.0" in api.context.services.metrics.render().decode()
         )
 
@@ -217,7 +218,7 @@ async def test_a_client_that_leaves_is_forgotten_without_an_event(
     monkeypatch.setattr(server_sent, "CLIENT_POLL_S", 0.05)
     async with listening(api) as source:
         await source.block()
-    await eventually(lambda: not api.registry.services.events.num_subscribers)
+    await until(lambda: not api.registry.services.events.num_subscribers)
     assert "cctts_event_subscribers_dropped_total 0.0" in api.context.services.metrics.render().decode()
 
 

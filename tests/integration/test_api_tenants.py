@@ -16,7 +16,8 @@ from cc_tts.calls.events import types
 from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.errors import EngineFailed
 from cc_tts.tenants.quotas import TenantQuotas
-from tests.fakes.running_api import Answered, RunningApi, bearer, eventually, make_config, running_api
+from lab.waiting import until
+from tests.fakes.running_api import Answered, RunningApi, bearer, make_config, running_api
 from tests.fakes.served_call import refusal, served
 
 pytestmark = pytest.mark.integration
@@ -269,7 +270,7 @@ async def test_listeners_of_a_tenant() -> None:
         await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(OTHER)))
         await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(OPERATOR)))
         await first.close()
-        await eventually(lambda: book_of(api).use()["acme"].listeners == 1)
+        await until(lambda: book_of(api).use()["acme"].listeners == 1)
         await stack.enter_async_context(api.session.ws_connect("/v1/events", headers=bearer(ACME)))
         with pytest.raises(WSServerHandshakeError):
             await api.session.ws_connect("/v1/events", headers=bearer(ACME))
@@ -291,7 +292,7 @@ async def test_speech_without_a_call_counts_as_streams_and_characters() -> None:
         async with AsyncExitStack() as stack:
             first = api.session.post("/v1/audio/speech", json={"input": "one two"}, headers=bearer(ACME))
             running = asyncio.create_task(first.__aenter__())
-            await eventually(lambda: book_of(api).use()["acme"].streams == 1)
+            await until(lambda: book_of(api).use()["acme"].streams == 1)
             refused = await api.ask("POST", "/v1/audio/speech", {"input": "three"}, headers=bearer(ACME))
             refused.check_problem(429, "quota_exceeded")
             theirs = asyncio.create_task(api.ask("POST", "/v1/audio/speech", {"input": "four"}, headers=bearer(OTHER)))
@@ -300,7 +301,7 @@ async def test_speech_without_a_call_counts_as_streams_and_characters() -> None:
             response = await running
             stack.push_async_callback(first.__aexit__, None, None, None)
             await response.read()
-        await eventually(lambda: book_of(api).use()["acme"].streams == 0)
+        await until(lambda: book_of(api).use()["acme"].streams == 0)
         assert book_of(api).use()["acme"].characters == 7
         refused = await api.ask("POST", "/v1/audio/speech", {"input": "seven more"}, headers=bearer(ACME))
         refused.check_problem(429, "quota_exceeded")
@@ -337,7 +338,7 @@ async def test_the_sockets_of_a_call(kind: str) -> None:
             assert len(api.call.followers) == 2
         await stack.aclose()
         use = api.exchange.services.tenants.use
-        await eventually(lambda: use()["acme"].listeners == 0, timeout_s=100.0)
+        await until(lambda: use()["acme"].listeners == 0, timeout_s=100.0)
 
 
 async def test_text_beyond_the_characters_of_a_day_is_refused_over_the_stream() -> None:

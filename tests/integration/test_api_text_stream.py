@@ -14,7 +14,7 @@ from cc_tts.api.events import websocket
 from cc_tts.calls.input.text import TextStream
 from cc_tts.config.schema import StreamConfig, TokenConfig
 from cc_tts.speech.prompt import texts_of
-from tests.fakes.running_api import eventually
+from lab.waiting import PATIENCE_S, until
 from tests.fakes.served_call import Served, close_of, refusal, served, told
 
 pytestmark = pytest.mark.integration
@@ -35,7 +35,7 @@ async def test_tokens_become_speech(api: Served) -> None:
         }  # fmt: skip
         assert (await told(socket, "speak.complete"))["spoken_text"] == "Hello there. "
         assert api.exchange.sample("cctts_text_streams") == 1
-    await eventually(lambda: api.exchange.sample("cctts_text_streams") == 0)
+    await until(lambda: api.exchange.sample("cctts_text_streams") == 0)
 
 
 async def test_a_start_says_how_the_tokens_are_spoken(api: Served) -> None:
@@ -160,7 +160,7 @@ async def test_a_message_beyond_the_bound_closes(api: Served) -> None:
     async with api.connect() as socket:
         await socket.send_str(" " * (text_stream.MAX_FRAME_IN_BYTES + 1))
         assert (await close_of(socket))[0] == 1009
-    await eventually(lambda: not api.call.followers)
+    await until(lambda: not api.call.followers)
 
 
 async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) -> None:
@@ -184,11 +184,11 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_text_is_spoken(
         (stream,) = api.call.followers
         assert isinstance(stream, TextStream)
         (utterance,) = api.call.utterances.values()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while api.call.followers:  # more than the buffers of both sockets hold
                 for _ in range(20):
                     stream.on_started(utterance)
                 await asyncio.sleep(0)
         socket.get_extra_info("socket").shutdown(SHUT_RDWR)  # a close would read all that has come
-    await eventually(lambda: not api.call.player.queue, timeout_s=10)
+    await until(lambda: not api.call.player.queue)
     assert utterance.spoken_text == "This is spoken all the same. "

@@ -12,7 +12,7 @@ from cc_tts.processes import channel as channel_module
 from cc_tts.processes import supervisor as supervisor_module
 from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Record
 from cc_tts.processes.supervisor import LoopChannel
-from tests.fakes.running_api import eventually
+from lab.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +62,7 @@ async def test_there_and_back(ends: Ends) -> None:
         got = await asyncio.to_thread(ends.child.read)
     assert got == [(Ping(serial=1), b"\x01" * 100_000)]
     ends.child.send(Pong(serial=1), b"x")
-    await eventually(lambda: ends.records)
+    await until(lambda: ends.records)
     assert ends.records == [(Pong(serial=1), b"x")]
     assert ends.closed == []
 
@@ -77,7 +77,7 @@ async def test_the_child_never_blocks_and_loses_nothing(ends: Ends) -> None:
         ends.child.flush()
         return len(ends.records) == 20
 
-    await eventually(flushed, timeout_s=TIMEOUT_S)
+    await until(flushed)
     assert [message for message, _ in ends.records] == [Pong(serial=serial) for serial in range(20)]
     assert {len(payload) for _, payload in ends.records} == {500_000}
 
@@ -95,7 +95,7 @@ async def test_what_is_put_goes_with_the_next_flush_in_order(ends: Ends) -> None
         ends.child.flush()
         return len(ends.records) == 200
 
-    await eventually(flushed, timeout_s=TIMEOUT_S)
+    await until(flushed)
     assert [message for message, _ in ends.records] == [Pong(serial=serial) for serial in range(200)]
     assert [len(payload) for _, payload in ends.records] == [100_000, *range(1, 200)]
 
@@ -120,7 +120,7 @@ async def test_the_end_of_the_child_is_told_once(ends: Ends) -> None:
     server = await ends.open()
     ends.child.send(Pong(serial=1))
     ends.child.close()
-    await eventually(lambda: ends.closed)
+    await until(lambda: ends.closed)
     assert ends.records == [(Pong(serial=1), b"")]
     assert ends.closed == ["closed by the other side"]
     server.close()
@@ -141,7 +141,7 @@ async def test_closing_our_end_is_not_told(ends: Ends) -> None:
 async def test_garbage_closes_the_channel(ends: Ends) -> None:
     await ends.open()
     ends.theirs.sendall(b"\xff" * 64)
-    await eventually(lambda: ends.closed)
+    await until(lambda: ends.closed)
     assert "broken" in ends.closed[0]
 
 

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from lab.configured import until
+from lab.waiting import until
 from tests.support.example_campaign import HEADER, SCRIPT, campaign, results_in, run_campaign
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 TIMES_FULL = 2
 ANN = "sip:ann@127.0.0.1,Ann,Monday"
@@ -290,7 +290,7 @@ async def test_a_campaign_that_is_ended_goes_on_where_it_was(number: signal.Sign
     server = WaitingServer()
     async with calling(server, people, tmp_path) as process:
         await server.waits.wait()
-        await until(lambda: bool(results_in(tmp_path)), 10)
+        await until(lambda: bool(results_in(tmp_path)))
         process.send_signal(number)
         await process.communicate()
     assert results_in(tmp_path) == [[*ANN.split(","), "confirmed"]]
@@ -348,7 +348,7 @@ async def test_who_waits_for_a_line_is_not_called_after_the_hours(tmp_path: Path
     server = EveningServer(clock)
     argv = ("-c", AT_HOUR, str(clock), SCRIPT)
     async with calling(server, people.encode(), tmp_path, hours=(9, 19), argv=argv) as process:
-        await until(lambda: len(results_in(tmp_path)) >= server.num_placed > 0, 10)
+        await until(lambda: len(results_in(tmp_path)) >= server.num_placed > 0)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(process.wait(), 2)
     assert server.num_placed <= 3, "those that had a line before"

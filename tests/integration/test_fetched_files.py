@@ -12,6 +12,7 @@ from cc_tts.api.prompts.fetch import HttpFetch
 from cc_tts.config.sections.prompts import PromptsConfig
 from cc_tts.errors import FetchFailed, UrlNotAllowed
 from cc_tts.speech.staged.urls import FetchedFile
+from lab.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -46,7 +47,7 @@ async def fetch(
 ) -> FetchedFile:
     client = HttpFetch(PromptsConfig(allowed_hosts=hosts, max_upload_bytes=MAX_BYTES))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             return await client(URL(f"http://{host}:{port}/a%2Fb.wav?token=x", encoded=True), **validators)
     finally:
         await client.close()

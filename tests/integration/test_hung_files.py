@@ -13,7 +13,7 @@ from cc_tts.config.schema import CacheConfig
 from cc_tts.metrics import Metrics
 from cc_tts.speech.cache import prompt_files
 from cc_tts.speech.cache.prompt_files import CachedChunk, CachedPrompt, PromptFiles
-from tests.fakes.running_api import eventually
+from lab.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -50,7 +50,7 @@ async def filled(folder: Path) -> PromptFiles:
     await files.start()
     for key in KEYS:
         files.store(key, PROMPT)
-    await eventually(lambda: len(files) == len(KEYS))
+    await until(lambda: len(files) == len(KEYS))
     return files
 
 
@@ -59,7 +59,7 @@ async def test_a_pipe_in_place_of_a_prompt_is_no_prompt(tmp_path: Path) -> None:
     path = tmp_path / f"{KEYS[0]}.prompt"
     path.unlink()
     os.mkfifo(path)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         assert await files.load(KEYS[0]) is None
         assert await files.load(KEYS[1]) == PROMPT
         await files.stop()
@@ -72,13 +72,13 @@ async def test_prompts_whose_files_hang_are_made_again(tmp_path: Path, monkeypat
     files = await filled(tmp_path)
     os.mkfifo(tmp_path / "hangs")
     monkeypatch.setattr(prompt_files, "from_file", lambda *_read: (tmp_path / "hangs").read_bytes())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         assert [await files.load(key) for key in KEYS] == [None] * len(KEYS)
         assert await asyncio.to_thread(lambda: 1) == 1, "other threads are free"
         await files.stop()
     with (tmp_path / "hangs").open("wb"):  # the disk is back
         pass
     monkeypatch.undo()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while await files.load(KEYS[0]) != PROMPT:  # noqa: ASYNC110 - the thread that hung tells nobody
             await asyncio.sleep(0.01)

@@ -23,7 +23,7 @@ from cc_tts.processes.supervisor import Supervisor, python_child
 from cc_tts.ua import messages
 from cc_tts.ua.client import settings_of_lines
 from lab.ports import HOST, free_ports
-from tests.fakes.running_api import eventually
+from lab.waiting import PATIENCE_S, until
 from tests.fakes.served_call import refusal
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -63,12 +63,12 @@ class Lines:
         return [each for each in self.told if isinstance(each, kind) and where(each)]
 
     async def first(self, kind: type[T], where: Callable[[T], object] = lambda _message: True) -> T:
-        await eventually(lambda: self.of(kind, where))
+        await until(lambda: self.of(kind, where))
         return self.of(kind, where)[0]
 
     async def answered(self) -> str:
         """Answer the last call; returns its id."""
-        await eventually(lambda: self.of(messages.IncomingCall))
+        await until(lambda: self.of(messages.IncomingCall))
         call_id = self.of(messages.IncomingCall)[-1].call_id
         self.supervisor.send(messages.Answer(call_id=call_id))
         await self.first(messages.CallEstablished, lambda each: each.call_id == call_id)
@@ -127,7 +127,7 @@ async def lines(process: Lines) -> AsyncIterator[Lines]:
     process.supervisor.send(messages.SetAccepting(accepting=True, retry_after_s=5))
     await asyncio.sleep(0.05)  # it looks at its sockets before it does at what the server sends
     yield process
-    await eventually(lambda: len(process.of(messages.CallEnded)) == len(process.of(messages.IncomingCall)))
+    await until(lambda: len(process.of(messages.CallEnded)) == len(process.of(messages.IncomingCall)))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -138,7 +138,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 async def next_command(socket: aiohttp.ClientWebSocketResponse, name: str) -> Any:
     """The next command of this name, frames and others left out."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         async for message in socket:
             if message.type is aiohttp.WSMsgType.TEXT and (command := json.loads(message.data))["command"] == name:
                 return command
@@ -176,7 +176,7 @@ async def test_audio_and_keys_come_and_a_key_of_two_letters_does_not(lines: Line
         for _ in range(20):
             await socket.send_bytes(b"\x10" * 160)
             await asyncio.sleep(0.02)
-        await eventually(lambda: ulaw_decode(b"\x10") * 160 * 5 in b"".join(lines.payloads))
+        await until(lambda: ulaw_decode(b"\x10") * 160 * 5 in b"".join(lines.payloads))
         assert [key.digit for key in lines.of(messages.DtmfReceived)] == ["5", "#"]
         assert {key.method for key in lines.of(messages.DtmfReceived)} == {"line"}
 
@@ -188,7 +188,7 @@ async def test_a_cut_takes_back_what_asterisk_has_not_played(lines: Lines, http:
         call_id = await lines.answered()
         lines.say(call_id, "utt_1", 100)
         num_bytes = 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while num_bytes < 8000:
                 message = await socket.receive()
                 num_bytes += len(message.data) if message.type is aiohttp.WSMsgType.BINARY else 0
@@ -258,7 +258,7 @@ async def test_what_a_line_cannot_do_is_reported(lines: Lines, http: aiohttp.Cli
         lines.supervisor.send(messages.SendDtmf(call_id=call_id, digits="1", duration_ms=100))
         lines.supervisor.send(messages.Transfer(call_id=call_id, to="sip:1@127.0.0.1", headers={}))
         lines.supervisor.send(messages.Bridge(call_id=call_id, other_call_id="call_2", bridge_id="bridge_1"))
-        await eventually(lambda: len(lines.of(messages.CommandFailed)) == 3)
+        await until(lambda: len(lines.of(messages.CommandFailed)) == 3)
         assert [each.command for each in lines.of(messages.CommandFailed)] == ["hold", "dtmf", "transfer"]
         parted = await lines.first(messages.Unbridged)
         assert (parted.bridge_id, parted.because) == ("bridge_1", "failed")
@@ -282,7 +282,7 @@ async def test_a_message_that_cannot_be_closes_the_connection(
 ) -> None:
     async with await lines.dial(http) as socket:
         await socket.send_str(said)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
         assert socket.close_code == aiohttp.WSCloseCode.UNSUPPORTED_DATA
     assert lines.of(messages.IncomingCall) == []
@@ -325,12 +325,12 @@ async def test_there_are_no_more_calls_than_configured(lines: Lines, http: aioht
     sockets = [await lines.dial(http) for _ in range(3)]
     for number, socket in enumerate(sockets):
         await socket.send_json({**START, "channel_id": str(number)})
-    await eventually(lambda: len(lines.of(messages.IncomingCall)) == 3)
+    await until(lambda: len(lines.of(messages.IncomingCall)) == 3)
     assert await refusal(lines.dial(http)) == 503
     await lines.first(messages.InviteRefused)
     for socket in sockets:
         await socket.close()
-    await eventually(lambda: len(lines.of(messages.CallEnded)) == 3)
+    await until(lambda: len(lines.of(messages.CallEnded)) == 3)
 
 
 async def test_nothing_is_taken_while_the_server_takes_nothing(lines: Lines, http: aiohttp.ClientSession) -> None:
@@ -344,7 +344,7 @@ async def test_nothing_is_taken_while_the_server_takes_nothing(lines: Lines, htt
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await reader.readexactly(1)
     writer.close()
-    await eventually(lambda: len(lines.of(messages.InviteRefused)) == 2)
+    await until(lambda: len(lines.of(messages.InviteRefused)) == 2)
 
 
 def message(kind: int, content: bytes = b"") -> bytes:
@@ -361,7 +361,7 @@ async def test_an_audiosocket_is_paced_by_us_and_named_by_its_uuid(lines: Lines)
     lines.say(call_id, "utt_1", 25)
     began = asyncio.get_running_loop().time()
     num_loud = 0
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while num_loud < 25:
             kind, length = struct.unpack(">BH", await reader.readexactly(3))
             assert (kind, length) == (0x10, 320), "whole frames of 20 ms"
@@ -382,7 +382,7 @@ async def test_a_uuid_that_is_up_already_is_refused(lines: Lines) -> None:
     first[1].write(message(0x01, name.bytes))
     call_id = await lines.answered()
     second[1].write(message(0x01, name.bytes))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await second[0].read() == message(0x00)
     assert lines.of(messages.CallEnded, lambda each: each.call_id == call_id) == []
     for _, writer in (first, second):
@@ -405,10 +405,10 @@ async def test_what_is_no_audiosocket_is_closed(lines: Lines, said: bytes) -> No
     writer.write(said)
     if len(said) < 16:
         writer.write_eof()
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             while True:
                 await reader.readexactly(323)
     writer.close()
     calls = len(lines.of(messages.IncomingCall))
-    await eventually(lambda: len(lines.of(messages.CallEnded)) == calls)
+    await until(lambda: len(lines.of(messages.CallEnded)) == calls)

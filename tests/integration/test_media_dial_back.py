@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 from cc_tts.api.media.dial_back import DialBack
 from cc_tts.calls.call import Call
 from cc_tts.config.schema import Config, MediaConfig, RouteConfig
-from tests.fakes.running_api import eventually
+from lab.waiting import PATIENCE_S, until
 from tests.fakes.served_call import Served, served
 from tests.support.captured_logs import capture_logs
 from tests.support.served_app import served_app
@@ -95,7 +95,7 @@ async def incoming(api: Served) -> Call:
 
 async def answered(api: Served) -> Call:
     call = await incoming(api)
-    await eventually(lambda: (call.id,) in api.exchange.ua.commands("answer"))
+    await until(lambda: (call.id,) in api.exchange.ua.commands("answer"))
     api.exchange.ua.established(call.id, at_ns=0)
     return call
 
@@ -112,7 +112,7 @@ async def test_a_message_beyond_the_bound_closes_with_the_bound() -> None:
     async with scene() as (api, application):
         application.behaviour = behave
         await answered(api)
-        await asyncio.wait_for(application.is_over.wait(), 5)
+        await asyncio.wait_for(application.is_over.wait(), PATIENCE_S)
         assert closed == [1009, "a message may have 2097152 bytes at most"]
 
 
@@ -123,14 +123,14 @@ def sound(ms: int) -> bytes:
 async def test_the_call_is_answered_when_the_application_is_connected() -> None:
     async with scene() as (api, application):
         call = await answered(api)
-        await eventually(lambda: application.num_frames > 5)
+        await until(lambda: application.num_frames > 5)
         assert application.told[0]["call_id"] == call.id
         assert application.told[0]["direction"] == "talk"
         assert application.headers["User-Agent"].startswith("cc-tts/")
         assert application.headers["traceparent"] == TRACEPARENT
         api.exchange.ua.digit(call.id, "7", at_ns=7)
         api.exchange.ua.ended(call.id)
-        await asyncio.wait_for(application.is_over.wait(), 5)
+        await asyncio.wait_for(application.is_over.wait(), PATIENCE_S)
         assert [each["type"] for each in application.told] == ["start", "dtmf", "stop"]
         assert api.exchange.ua.commands("hangup") == []
         assert api.exchange.sample("cctts_media_connections_total", result="connected") == 1
@@ -146,7 +146,7 @@ async def test_the_application_speaks_and_goes() -> None:
     async with scene() as (api, application):
         application.behaviour = speak
         call = await answered(api)
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
         assert pcm in bytes(api.leg.heard), "it was heard to its end"
         assert api.exchange.ua.causes == ["media_closed"]
         assert api.exchange.ua.tails_ms[call.id] == 200
@@ -174,14 +174,14 @@ async def test_what_the_application_says_that_cannot_be_read_does_not_end_the_ca
     async with scene(media_dialect=dialect) as (api, application):
         application.behaviour = speak
         await answered(api)
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), PATIENCE_S)
         assert api.exchange.ua.commands("hangup") == []
 
 
 async def test_twilios_dialect() -> None:
     async with scene(media_dialect="twilio") as (api, application):
         call = await answered(api)
-        await eventually(lambda: len(application.told) > 5)
+        await until(lambda: len(application.told) > 5)
         assert [each["event"] for each in application.told[:3]] == ["connected", "start", "media"]
         assert application.told[1]["start"]["callSid"] == call.id
 
@@ -199,7 +199,7 @@ async def test_the_log_has_the_first_message_of_twilios_dialect_that_cannot_be_f
         async with scene(media_dialect="twilio") as (api, application):
             application.behaviour = behave
             call = await answered(api)
-            await eventually(lambda: any(each["event"] == "mark" for each in application.told))
+            await until(lambda: any(each["event"] == "mark" for each in application.told))
     (line,) = [each for each in lines if each["event"] == "media_stream_message_refused"]
     assert (line["call_id"], line["code"]) == (call.id, "malformed")
     assert "4711" not in str(line)
@@ -218,7 +218,7 @@ async def not_taken(status: int, delay_s: float) -> None:
     async with scene() as (api, application):
         application.status, application.delay_s = status, delay_s
         call = await incoming(api)
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
         assert api.exchange.ua.commands("hangup") == [(call.id, 480, "", 0)]
         assert (call.id,) not in api.exchange.ua.commands("answer")
         api.exchange.ua.ended(call.id, by="local", sip_code=480)
@@ -232,16 +232,16 @@ async def test_nobody_listens_there() -> None:
         routes = {"app": RouteConfig(media_url="ws://127.0.0.1:9/call")}
         api.exchange.registry.services.reload(replace(api.exchange.config, routes=routes))
         await incoming(api)
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
 
 
 async def test_the_greeting_for_callers_whom_the_application_does_not_take() -> None:
     async with scene(unanswered_greeting="We are away", greeting="Good morning") as (api, application):
         application.status = 503
         call = await incoming(api)
-        await eventually(lambda: (call.id,) in api.exchange.ua.commands("answer"))
+        await until(lambda: (call.id,) in api.exchange.ua.commands("answer"))
         api.exchange.ua.established(call.id, at_ns=0)
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
         assert [each.spoken_text for each in call.utterances.values()] == ["", "We are away"]
 
 
@@ -250,7 +250,7 @@ async def test_a_call_that_ends_while_the_application_is_called() -> None:
         application.delay_s = 0.1
         call = await incoming(api)
         api.exchange.ua.ended(call.id, sip_code=487)
-        await asyncio.wait_for(application.is_over.wait(), 5)
+        await asyncio.wait_for(application.is_over.wait(), PATIENCE_S)
         assert (call.id,) not in api.exchange.ua.commands("answer")
         assert application.told == []
         assert api.exchange.ua.commands("hangup") == []
@@ -264,11 +264,11 @@ async def test_an_application_that_dies_ends_the_call() -> None:
     async with scene() as (api, application):
         application.behaviour = die
         await answered(api)
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
 
 
 async def test_a_stop_of_the_server_ends_the_connections() -> None:
     async with scene() as (api, application):
         await answered(api)
-        await eventually(lambda: application.num_frames > 2)
+        await until(lambda: application.num_frames > 2)
     assert application.told[-1] == {"type": "stop", "reason": "ua_process_died"}

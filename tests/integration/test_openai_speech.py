@@ -20,8 +20,9 @@ from cc_tts.media.synthetic_label import COMMENT
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
+from lab.waiting import until
 from tests.fakes.fake_engine import FakeEngine
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from tests.fakes.running_api import RunningApi, make_config, running_api
 from tests.fakes.served_call import refusal
 from tests.support.captured_logs import capture_logs
 
@@ -232,7 +233,7 @@ async def test_more_streams_than_allowed_are_503(api: RunningApi) -> None:
     source = api.registry.source
     source.gate.clear()
     running = [asyncio.create_task(api.ask("POST", PATH, {"input": "hi"})) for _ in range(2)]
-    await eventually(lambda: len(source.streams) == 2)
+    await until(lambda: len(source.streams) == 2)
     answered = await api.ask("POST", PATH, {"input": "hi"})
     answered.check_problem(503, "capacity_exceeded")
     assert answered.headers["Retry-After"] == "1"
@@ -251,12 +252,12 @@ async def test_a_client_that_leaves_early_is_no_failure_of_ours(api: RunningApi,
     with capture_logs() as lines:
         async with api.connect() as (reader, writer):
             writer.write(posted(body))
-            await eventually(lambda: source.streams)
+            await until(lambda: source.streams)
             if has_begun:
                 await reader.readuntil(b"\r\n\r\n")
-        await eventually(lambda: source.streams[0].num_cancels)
-        await eventually(lambda: no_stream_runs(api))
-        await eventually(lambda: [line for line in lines if line["event"] == "http_request"])
+        await until(lambda: source.streams[0].num_cancels)
+        await until(lambda: no_stream_runs(api))
+        await until(lambda: [line for line in lines if line["event"] == "http_request"])
     assert [line for line in lines if line["log_level"] not in ("debug", "info")] == []
     metrics = (await api.ask("GET", "/metrics")).raw.decode()
     assert 'status="500"' not in metrics
@@ -269,8 +270,8 @@ async def test_a_reader_that_stops_is_cut_off(api: RunningApi, monkeypatch: pyte
     async with api.connect() as (_reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(posted(body))
-        await eventually(lambda: api.registry.source.streams and api.registry.source.streams[0].num_cancels)
-        await eventually(lambda: no_stream_runs(api))
+        await until(lambda: api.registry.source.streams and api.registry.source.streams[0].num_cancels)
+        await until(lambda: no_stream_runs(api))
     assert (await api.ask("POST", PATH, {"input": "hi"})).status == 200
 
 
@@ -293,7 +294,7 @@ async def test_a_stream_without_audio_is_an_error(api: RunningApi) -> None:
     source = api.registry.source
     source.gate.clear()
     asking = asyncio.create_task(api.ask("POST", PATH, {"input": "hi"}))
-    await eventually(lambda: source.streams)
+    await until(lambda: source.streams)
     source.streams[0].num_cancels = 1
     source.gate.set()
     (await asking).check_problem(500, "no_audio")

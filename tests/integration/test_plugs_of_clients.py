@@ -12,7 +12,8 @@ import pytest
 from cc_tts.api.plugs.elevenlabs import socket as elevenlabs
 from cc_tts.config.schema import TenantConfig, TokenConfig
 from cc_tts.tenants.accounting import AccountingLog, UtteranceLine
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from lab.waiting import PATIENCE_S, until
+from tests.fakes.running_api import RunningApi, make_config, running_api
 from tests.fakes.served_call import refusal
 
 pytestmark = pytest.mark.integration
@@ -173,7 +174,7 @@ async def test_a_token_that_ends_within_a_character_is_spoken(api: RunningApi, p
     async with api.session.ws_connect(path) as socket:
         await socket.send_str(half)
         await socket.send_str(end)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not _has_audio(message := await socket.receive()):
                 assert message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY), "it is closed without audio"
 
@@ -200,7 +201,7 @@ async def test_cartesia_takes_no_id_for_the_only_context_and_tells_errors_in_its
     text = {"transcript": TEXT, "voice": {"id": "en-us"}, "context_id": None}
     async with api.session.ws_connect("/tts/websocket") as socket:
         await socket.send_json(text)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while (told := await socket.receive_json())["type"] == "chunk":
                 pass
         assert told["type"] == "done"
@@ -222,7 +223,7 @@ def connected(api: RunningApi, path: str = "stream-input", **options: Any) -> An
 
 
 async def until_closed(socket: aiohttp.ClientWebSocketResponse) -> list[Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         return [json.loads(message.data) async for message in socket]
 
 
@@ -323,7 +324,7 @@ async def test_a_client_that_interrupts_what_is_spoken_before_the_end_is_closed(
     async with api.session.ws_connect(f"{path}?model=en-us&encoding=mulaw&sample_rate=8000") as socket:
         for message in ({"type": "Speak", "text": TEXT}, {"type": "Flush"}, {"type": "Close"}):
             await socket.send_json(message)
-        await eventually(lambda: api.registry.source.streams)
+        await until(lambda: api.registry.source.streams)
         await socket.send_json({"type": stop})
         assert [each["type"] for each in await until_closed(socket)] == told
         assert socket.close_code == 1000

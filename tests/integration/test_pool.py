@@ -37,8 +37,8 @@ from cc_tts.pool.ray_hosts import RayHosts
 from cc_tts.pool.state import PoolState
 from cc_tts.pool.voices import VoiceFile, VoiceFiles, VoiceFolder
 from cc_tts.tenants.quotas import TenantQuotas
-from lab.configured import until as until_true
 from lab.ports import free_ports
+from lab.waiting import until
 from tests.fakes.running_api import make_config, running_api
 from tests.support.served_app import served_app
 
@@ -161,9 +161,6 @@ async def linked(pool: Pool, name: str = "line-1") -> AsyncIterator[Told]:
         yield told
     finally:
         await told.link.stop()
-
-
-until = partial(until_true, timeout_s=WITHIN_S)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from cc_tts.api.relay.connector import RelayConnector
 from cc_tts.calls.call import Call
 from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.relay import RelayConfig, RelaySettings
+from lab.waiting import until
 from tests.fakes.exchange import Exchange
-from tests.fakes.running_api import eventually
 from tests.fakes.served_call import Served, served
 from tests.support.captured_logs import capture_logs
 from tests.support.relay_application import Application, running_application
@@ -57,7 +57,7 @@ async def begin(api: Served, application: Application, *, status: int = 202, **b
 
 async def talking(api: Served, application: Application, **body: Any) -> Any:
     answer = await begin(api, application, **body)
-    await eventually(lambda: application.of("setup"))
+    await until(lambda: application.of("setup"))
     return answer
 
 
@@ -77,7 +77,7 @@ async def incoming(api: Served, application: Application, **relay: Any) -> Call:
 
 
 async def heard(api: Served, text: str) -> None:
-    await eventually(lambda: text in "".join(each.spoken_text for each in api.call.utterances.values()))
+    await until(lambda: text in "".join(each.spoken_text for each in api.call.utterances.values()))
 
 
 async def test_the_application_is_told_who_talks_and_its_tokens_are_spoken() -> None:
@@ -100,7 +100,7 @@ async def test_the_application_is_told_who_talks_and_its_tokens_are_spoken() -> 
         (started,) = told_of(api, "call.relay_started")
         assert (started.relay_id, started.client_state) == ("r1", "s")
         await application.say(type="end", handoffData='{"to":"sales"}')
-        await eventually(lambda: ended(api))
+        await until(lambda: ended(api))
         (over,) = ended(api)
         assert (over.relay_id, over.cause, over.handoff_data, over.client_state) == (
             "r1",
@@ -108,7 +108,7 @@ async def test_the_application_is_told_who_talks_and_its_tokens_are_spoken() -> 
             '{"to":"sales"}',
             "s",
         )
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
         assert api.exchange.ua.causes == ["relay_ended"]
         assert api.exchange.sample("cctts_relays_ended_total", cause="completed") == 1
 
@@ -117,9 +117,9 @@ async def test_what_was_sent_before_the_end_is_heard_first() -> None:
     async with conversation() as (api, application):
         await application.say(type="text", token="Good bye and thank you.", last=True)
         await application.say(type="end")
-        await eventually(lambda: ended(api))
+        await until(lambda: ended(api))
         assert [each.spoken_text for each in api.call.utterances.values()] == ["Good bye and thank you."]
-        await eventually(lambda: application.sockets[-1].closed)
+        await until(lambda: application.sockets[-1].closed)
         assert application.sockets[-1].close_code == 1000
 
 
@@ -131,7 +131,7 @@ async def test_a_key_interrupts_and_the_application_knows_what_was_heard() -> No
         at_ns = api.exchange.clock.now_ns()
         api.exchange.ua.key_down(api.call.id, at_ns=at_ns)
         api.exchange.ua.digit(api.call.id, "7", at_ns=at_ns)
-        await eventually(lambda: application.of("dtmf"))
+        await until(lambda: application.of("dtmf"))
         _, interrupt, dtmf = application.last
         spoken = next(iter(api.call.utterances.values()))
         assert interrupt == {
@@ -151,7 +151,7 @@ async def test_an_answer_to_the_key_that_interrupted_an_open_answer_is_heard() -
         await application.say(type="text", token="one two three four five six seven. eight nine ten eleven. ")
         await heard(api, "one two")
         api.exchange.ua.digit(api.call.id, "7", at_ns=api.exchange.clock.now_ns())
-        await eventually(lambda: application.of("dtmf"))
+        await until(lambda: application.of("dtmf"))
         await application.say(type="text", token="You pressed seven.", last=True)
         await heard(api, "You pressed seven.")
 
@@ -184,14 +184,14 @@ async def test_languages_and_their_voices() -> None:
         await heard(api, "noch einmal")
         assert [each.voice for each in api.call.utterances.values()] == ["de", "de"]
         await application.say(type="text", token="bonjour", last=True, lang="fr-FR")
-        await eventually(lambda: application.of("error"))
+        await until(lambda: application.of("error"))
         assert "fr-FR" in application.of("error")[0]["description"]
 
 
 async def test_digits_to_the_far_side() -> None:
     async with conversation() as (api, application):
         await application.say(type="sendDigits", digits="9w12#")
-        await eventually(lambda: len(api.exchange.ua.commands("dtmf")) == 2)
+        await until(lambda: len(api.exchange.ua.commands("dtmf")) == 2)
         assert [each[1] for each in api.exchange.ua.commands("dtmf")] == ["9", "12#"]
 
 
@@ -211,7 +211,7 @@ async def test_digits_to_the_far_side() -> None:
 async def test_messages_that_cannot_be_followed(message: str, word: str) -> None:
     async with conversation() as (api, application):
         await application.sockets[-1].send_str(message)
-        await eventually(lambda: application.of("error"))
+        await until(lambda: application.of("error"))
         assert word in application.of("error")[0]["description"]
         await application.say(type="text", token="all the same", last=True)
         await heard(api, "all the same")
@@ -221,14 +221,14 @@ async def test_an_application_of_a_route_takes_the_call() -> None:
     async with scene() as (api, application):
         call = await incoming(api, application, welcome_greeting="Good morning")
         assert api.exchange.ua.commands("ring")
-        await eventually(lambda: (call.id,) in api.exchange.ua.commands("answer"))
+        await until(lambda: (call.id,) in api.exchange.ua.commands("answer"))
         api.exchange.ua.established(call.id, at_ns=api.exchange.clock.now_ns())
         await heard(api, "Good morning")
         (setup,) = application.last
         assert (setup["from"], setup["callStatus"]) == ("+4930123", "RINGING")
         api.exchange.ua.ended(call.id)
         assert [each.cause for each in ended(api)] == ["call_ended"]
-        await eventually(lambda: application.sockets[-1].closed)
+        await until(lambda: application.sockets[-1].closed)
 
 
 @pytest.mark.parametrize(("status", "delay_s"), [(404, 0.0), (302, 0.0), (101, 5.0)])
@@ -237,7 +237,7 @@ async def test_an_application_that_takes_no_connection(status: int, delay_s: flo
         async with scene() as (api, application):
             application.status, application.delay_s = status, delay_s
             call = await incoming(api, application)
-            await eventually(lambda: api.exchange.ua.commands("hangup"))
+            await until(lambda: api.exchange.ua.commands("hangup"))
             assert api.exchange.ua.commands("hangup") == [(call.id, 480, "", 0)]
             assert [each.cause for each in ended(api)] == ["unreachable"]
             api.exchange.ua.ended(call.id, by="local", sip_code=480)
@@ -250,9 +250,9 @@ async def test_the_fallback_is_said_to_a_caller_whose_application_cannot_be_reac
     async with scene() as (api, application):
         application.status = 503
         call = await incoming(api, application, fallback="Please call again")
-        await eventually(lambda: (call.id,) in api.exchange.ua.commands("answer"))
+        await until(lambda: (call.id,) in api.exchange.ua.commands("answer"))
         api.exchange.ua.established(call.id, at_ns=0)
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
         assert [each.spoken_text for each in call.utterances.values()] == ["Please call again"]
         assert [each.cause for each in ended(api)] == ["unreachable"]
 
@@ -272,7 +272,7 @@ async def test_an_application_that_does_not_answer_a_key() -> None:
         await asyncio.sleep(0.6)
         assert not ended(api), "it is the caller's turn"
         api.exchange.ua.digit(api.call.id, "1")
-        await eventually(lambda: application.of("dtmf"))
+        await until(lambda: application.of("dtmf"))
         await application.say(type="text", token="one two three four five six seven eight nine ten", last=True)
         await asyncio.sleep(0.6)
         assert not ended(api), "it has answered"
@@ -284,7 +284,7 @@ async def test_an_application_that_does_not_answer_a_key() -> None:
 async def test_an_application_that_closes_has_finished() -> None:
     async with conversation(application_reconnect=True, fallback="not this") as (api, application):
         await application.sockets[-1].close()
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
         assert [each.cause for each in ended(api)] == ["closed"]
         assert not api.call.utterances
 
@@ -306,11 +306,11 @@ async def test_a_lost_connection_is_made_again_and_what_happened_is_sent(monkeyp
         await heard(api, "Hello")
         application.status = 503
         application.break_off()
-        await eventually(lambda: len(application.headers) > 1)
+        await until(lambda: len(application.headers) > 1)
         for digit in "123":
             api.exchange.ua.digit(api.call.id, digit)
         application.status = 101
-        await eventually(lambda: len(application.told) == 2 and len(application.of("dtmf")) == 3)
+        await until(lambda: len(application.told) == 2 and len(application.of("dtmf")) == 3)
         setup, *keys = application.last
         assert (setup["type"], setup["sessionId"]) == ("setup", application.told[0][0]["sessionId"])
         assert "".join(each["digit"] for each in keys) == "123"
@@ -326,7 +326,7 @@ async def test_a_connection_that_does_not_come_back(monkeypatch: pytest.MonkeyPa
         await talking(api, application, application_reconnect=True)
         application.status = 503
         application.break_off()
-        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        await until(lambda: api.exchange.ua.commands("hangup"))
         assert [each.cause for each in ended(api)] == ["lost"]
         api.exchange.ua.ended(api.call.id, by="local")
         assert api.call.ending is not None
@@ -347,7 +347,7 @@ async def test_a_hundred_at_once() -> None:
         calls = [exchange.registry.call(exchange.talking()) for _ in range(100)]
         for call in calls:
             exchange.registry.relays.begin(call, RelaySettings(url=application.url))
-        await eventually(lambda: len(exchange.ua.commands("hangup")) == 100, timeout_s=20)
+        await until(lambda: len(exchange.ua.commands("hangup")) == 100)
         over: list[tuple[str | None, Any]] = [
             (each.call_id, each.data) for each in exchange.seen if each.type == "call.relay_ended"
         ]
@@ -362,7 +362,7 @@ async def test_messages_that_are_too_long_or_too_many_end_the_connection() -> No
             await talking(api, application, application_reconnect=True)
             for _ in range(num):
                 await application.sockets[-1].send_str(message)
-            await eventually(lambda: ended(api))
+            await until(lambda: ended(api))
             assert [each.cause for each in ended(api)] == ["lost"]
             assert application.sockets[-1].close_code == code
 
@@ -373,9 +373,9 @@ async def test_a_client_ends_it() -> None:
         await heard(api, "one")
         async with api.session.delete(api.path) as response:
             assert response.status == 200
-        await eventually(lambda: application.sockets[-1].closed)
+        await until(lambda: application.sockets[-1].closed)
         assert [each.cause for each in ended(api)] == ["stopped"]
-        await eventually(lambda: not api.call.player.queue)
+        await until(lambda: not api.call.player.queue)
         assert not api.exchange.ua.commands("hangup")
         async with api.session.delete(api.path) as response:
             assert response.status == 404

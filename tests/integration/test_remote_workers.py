@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,8 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import PROTOCOL_VERSION
 from cc_tts.startup import check
 from lab.certificates import Authority
-from lab.configured import until as until_true
 from lab.ports import free_ports
+from lab.waiting import until
 from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -181,15 +180,12 @@ def durations_ms(chunks: Sequence[SpeechChunk], num_chunks: int) -> list[float]:
     ]
 
 
-eventually = partial(until_true, timeout_s=WITHIN_S)
-
-
 def ready_in(engine: WorkerEngine) -> list[str]:
     return [link.name for link in engine.workers if link.is_ready]
 
 
 async def ready(engine: WorkerEngine, num_workers: int) -> None:
-    await eventually(lambda: len(ready_in(engine)) == num_workers)
+    await until(lambda: len(ready_in(engine)) == num_workers)
 
 
 def serving(engine: WorkerEngine, *workers: Worker) -> Worker:
@@ -233,7 +229,7 @@ async def test_two_servers_share_a_worker_and_hear_their_own_speech(workers: tup
         await cancelled.cancel()
         assert durations_ms(await heard(kept), 2)[1] > 1000
         (link,) = second.workers
-        await eventually(lambda: link.load is not None and link.load.num_streams == 0)
+        await until(lambda: link.load is not None and link.load.num_streams == 0)
 
 
 async def test_a_killed_worker_is_replaced_by_another(workers: tuple[Worker, Worker], sentence_ms: float) -> None:
@@ -316,7 +312,7 @@ async def test_a_connection_that_is_cut_or_half_open(
         (seen,) = witness.workers
         stream = speak(engine, NUM_CHUNKS)
         await anext(aiter(stream))
-        await eventually(lambda: seen.load is not None and seen.load.num_streams == 1)
+        await until(lambda: seen.load is not None and seen.load.num_streams == 1)
         getattr(proxy, how)()
         with pytest.raises(WorkerLost):
             await heard(stream)
@@ -324,8 +320,8 @@ async def test_a_connection_that_is_cut_or_half_open(
             await ready(engine, 1)
             durations_ms(await heard(speak(engine)), 1)
         else:
-            await eventually(lambda: not link.is_ready)
-        await eventually(lambda: seen.load is not None and seen.load.num_streams == 0)  # the worker has freed it
+            await until(lambda: not link.is_ready)
+        await until(lambda: seen.load is not None and seen.load.num_streams == 0)  # the worker has freed it
     assert relay.SERVER_TIMEOUT_S < WITHIN_S
     await proxy.stop()
 
@@ -341,7 +337,7 @@ async def test_the_engine_behind_a_worker_dies_and_the_connection_stays(
         link = next(link for link in engine.workers if link.name == victim.url)
         must_be_complete(await heard_until(stream, 2, lambda: os.kill(children[0], signal.SIGKILL)), sentence_ms)
         assert link.is_ready
-        await eventually(lambda: link.room > 0)
+        await until(lambda: link.room > 0)
 
 
 async def test_a_worker_that_answers_pings_and_gives_no_audio_is_left(
@@ -370,12 +366,12 @@ async def test_all_workers_are_lost_and_espeak_speaks_until_one_is_back() -> Non
         assert all(ms > 1000 for ms in durations_ms(spoken, NUM_CHUNKS))
         assert {chunk.rate_hz for chunk in spoken} == {24_000, 22_050}
         assert spoken[-1].is_resumed
-        await eventually(lambda: engine.degraded_because is not None)
+        await until(lambda: engine.degraded_because is not None)
         assert engine.not_ready_because() is None
         assert all(chunk.is_resumed for chunk in await heard(speak(engine)))
         await victim.end()
         again = await Worker.start(port=victim.port)
-        await eventually(lambda: engine.degraded_because is None)
+        await until(lambda: engine.degraded_because is None)
         assert not any(chunk.is_resumed for chunk in await heard(speak(engine)))
         assert engine.not_ready_because() is None
         await again.end()
@@ -417,7 +413,7 @@ async def test_workers_of_a_name_come_and_go(
         addresses.append("127.0.0.2")
         await ready(engine, 2)
         addresses.clear()
-        await eventually(lambda: any("no name server" in fault for fault in elsewhere.faults))
+        await until(lambda: any("no name server" in fault for fault in elsewhere.faults))
         assert len(ready_in(engine)) == 2
         stream = speak(engine, NUM_CHUNKS)
         await anext(aiter(stream))
@@ -426,9 +422,9 @@ async def test_workers_of_a_name_come_and_go(
         await ready(engine, 1)
         assert used in engine.workers  # until it has spoken to the end
         assert not any(chunk.is_resumed for chunk in await heard(stream))
-        await eventually(lambda: used not in engine.workers)
+        await until(lambda: used not in engine.workers)
         series = ("cctts_engine_room", {"worker": used.name})
-        await eventually(lambda: metrics.registry.get_sample_value(*series) is None)
+        await until(lambda: metrics.registry.get_sample_value(*series) is None)
     await other.end()
 
 
@@ -543,7 +539,7 @@ async def test_a_drained_worker_speaks_to_the_end_and_says_so() -> None:
             stream = speak(engine, NUM_CHUNKS)
             await anext(aiter(stream))
             worker.kill(signal.SIGTERM)
-            await eventually(lambda: engine.not_ready_because() == "the worker is draining")
+            await until(lambda: engine.not_ready_because() == "the worker is draining")
             assert await ask(b"") == NOT_SERVING
         await heard(stream)
         assert await worker.process.wait() == 0

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import ClientSession
 
 from cc_tts.config.schema import Scope, TokenConfig, WebhookConfig, WebhooksConfig
-from tests.fakes.running_api import RunningApi, bearer, eventually, make_config, running_api
+from lab.waiting import until
+from tests.fakes.running_api import RunningApi, bearer, make_config, running_api
 from tests.support.webhook_receiver import receiver, secret
 
 pytestmark = pytest.mark.integration
@@ -78,8 +79,8 @@ async def test_a_webhook_gets_them_if_the_command_names_it_and_the_file_never(tm
             await gather(api, digits_to={"webhook": "cards"})
             written = b""
             for server in (named, other):
-                await eventually(lambda: "call.gather_complete" in server.kinds())  # noqa: B023 - it is awaited
-            await eventually(lambda: b"call.gather_complete" in file.read_bytes())
+                await until(lambda: "call.gather_complete" in server.kinds())  # noqa: B023 - it is awaited
+            await until(lambda: b"call.gather_complete" in file.read_bytes())
             written = file.read_bytes()
     assert [server.of_kind("call.gather_complete")[0]["data"]["digits"] for server in (named, other)] == [CARD, HIDDEN]
     assert CARD.encode() not in written

@@ -23,7 +23,7 @@ from cc_tts.processes import supervisor as supervisor_module
 from cc_tts.processes.channel import Hello, Message, Ping
 from cc_tts.processes.peer import STOPPED, ProcessState
 from cc_tts.processes.supervisor import ChildSpec, Supervisor
-from tests.fakes.running_api import eventually
+from lab.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -151,7 +151,7 @@ async def test_it_is_killed_and_comes_back(nursery: Nursery) -> None:
         pid = watched.supervisor.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        await eventually(lambda wanted=number: len(watched.ready) == wanted + 1, timeout_s=TIMEOUT_S)  # type: ignore[misc]
+        await until(lambda wanted=number: len(watched.ready) == wanted + 1)  # type: ignore[misc]
         assert watched.supervisor.num_restarts == number
     assert watched.down == ["killed by SIGKILL"] * 3
 
@@ -159,7 +159,7 @@ async def test_it_is_killed_and_comes_back(nursery: Nursery) -> None:
 async def test_it_exits_and_says_why(nursery: Nursery) -> None:
     watched = nursery.make('hello(); time.sleep(0.2); sys.exit(7 if not os.path.exists("/nonexistent") else 0)')
     await watched.supervisor.start()
-    await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
+    await until(lambda: watched.down)
     assert watched.down[0] == "exited with status 7"
 
 
@@ -171,7 +171,7 @@ async def test_back_off_grows_and_is_bounded(nursery: Nursery, monkeypatch: pyte
     )
     watched = nursery.make("hello(); sys.exit(1)")
     await watched.supervisor.start()
-    await eventually(lambda: len(waits) >= 5, timeout_s=TIMEOUT_S)
+    await until(lambda: len(waits) >= 5)
     assert waits[:5] == [0.02, 0.04, 0.08, 0.1, 0.1]
 
 
@@ -214,7 +214,7 @@ async def test_it_never_becomes_ready(nursery: Nursery) -> None:
 async def test_it_falls_silent(nursery: Nursery) -> None:
     watched = nursery.make("hello(); serve(pong=False)", heartbeat_timeout_s=0.5)
     await watched.supervisor.start()
-    await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
+    await until(lambda: watched.down)
     assert watched.down[0].startswith("no heartbeat")
 
 
@@ -231,12 +231,12 @@ async def test_a_pause_of_the_server_kills_no_healthy_child(nursery: Nursery) ->
 async def test_a_child_that_is_paused_is_not_responsive_and_comes_back(nursery: Nursery) -> None:
     watched = nursery.make("hello(); serve()")
     await watched.supervisor.start()
-    await eventually(lambda: watched.supervisor.is_responsive, timeout_s=TIMEOUT_S)
+    await until(lambda: watched.supervisor.is_responsive)
     assert watched.supervisor.pid is not None
     os.kill(watched.supervisor.pid, signal.SIGSTOP)
-    await eventually(lambda: not watched.supervisor.is_responsive, timeout_s=TIMEOUT_S)
+    await until(lambda: not watched.supervisor.is_responsive)
     os.kill(watched.supervisor.pid, signal.SIGCONT)
-    await eventually(lambda: watched.supervisor.is_responsive, timeout_s=TIMEOUT_S)
+    await until(lambda: watched.supervisor.is_responsive)
     assert watched.down == []
 
 
@@ -244,7 +244,7 @@ async def test_it_is_started_again_on_demand(nursery: Nursery) -> None:
     watched = nursery.make("hello(); serve()")
     await watched.supervisor.start()
     watched.supervisor.restart("does not do its work")
-    await eventually(lambda: len(watched.ready) == 2, timeout_s=TIMEOUT_S)
+    await until(lambda: len(watched.ready) == 2)
     (reason,) = watched.down
     assert reason.startswith("does not do its work")
 
@@ -255,14 +255,14 @@ async def test_it_stops_reading(nursery: Nursery, monkeypatch: pytest.MonkeyPatc
     await watched.supervisor.start()
     with pytest.raises(ProcessFailed, match="stopped reading"):
         send_much(watched.supervisor)
-    await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
+    await until(lambda: watched.down)
     assert watched.down == ["the other side has stopped reading"]
 
 
 async def test_garbage_in_the_middle_ends_it_once(nursery: Nursery) -> None:
     watched = nursery.make('hello(); time.sleep(0.2); sock.sendall(b"\\xff" * 64); time.sleep(60)')
     await watched.supervisor.start()
-    await eventually(lambda: watched.supervisor.num_restarts, timeout_s=TIMEOUT_S)
+    await until(lambda: watched.supervisor.num_restarts)
     assert len(watched.down) == 1
     assert "broken" in watched.down[0]
 
@@ -309,14 +309,14 @@ async def test_stop_while_it_starts_and_while_it_waits(nursery: Nursery, monkeyp
     monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 0.1)
     slow = nursery.make("time.sleep(60)")
     starting = asyncio.create_task(slow.supervisor.start())
-    await eventually(lambda: slow.supervisor.pid, timeout_s=TIMEOUT_S)
+    await until(lambda: slow.supervisor.pid)
     await slow.supervisor.stop()
     with pytest.raises(ProcessFailed):
         await starting
     monkeypatch.setattr(peer_module, "BACKOFF_MIN_S", 60.0)
     dying = nursery.make("hello(); time.sleep(0.2)")
     await dying.supervisor.start()
-    await eventually(lambda: dying.supervisor.state is ProcessState.BACKOFF, timeout_s=TIMEOUT_S)
+    await until(lambda: dying.supervisor.state is ProcessState.BACKOFF)
     async with asyncio.timeout(TIMEOUT_S):
         await dying.supervisor.stop()
 
@@ -329,7 +329,7 @@ async def test_twenty_lives_leave_nothing_behind(nursery: Nursery) -> None:
         pid = watched.supervisor.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        await eventually(lambda wanted=number: len(watched.ready) == wanted + 2, timeout_s=TIMEOUT_S)  # type: ignore[misc]
+        await until(lambda wanted=number: len(watched.ready) == wanted + 2)  # type: ignore[misc]
         watched.supervisor.num_restarts = 0
     await asyncio.sleep(0.05)
     assert num_open_files() <= before
@@ -341,7 +341,7 @@ async def test_a_child_that_still_starts_is_ended_at_once(nursery: Nursery, monk
     monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 3600.0)
     slow = nursery.make("time.sleep(3600)")
     starting = asyncio.create_task(slow.supervisor.start())
-    await eventually(lambda: slow.supervisor.pid, timeout_s=TIMEOUT_S)
+    await until(lambda: slow.supervisor.pid)
     async with asyncio.timeout(WAIT_S):
         await slow.supervisor.stop()
     with pytest.raises(ProcessFailed, match="was stopped"):
@@ -401,9 +401,9 @@ async def test_ctrl_c_on_the_terminal_reaches_the_parent_alone(tmp_path: Path) -
         return text in shown
 
     try:
-        await eventually(lambda: has_shown("press it"), timeout_s=WAIT_S)
+        await until(lambda: has_shown("press it"), timeout_s=WAIT_S)
         os.write(ours, b"\x03")
-        await eventually(lambda: has_shown("times"), timeout_s=WAIT_S)
+        await until(lambda: has_shown("times"), timeout_s=WAIT_S)
         assert await process.wait() == 0, shown
     finally:
         if process.returncode is None:

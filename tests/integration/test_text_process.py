@@ -22,7 +22,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process import client
 from cc_tts.text.process.client import TextProcess
 from cc_tts.text.pronunciation.replacements import Replacement
-from lab.configured import until
+from lab.waiting import until
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]

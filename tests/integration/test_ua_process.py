@@ -19,12 +19,10 @@ from cc_tts.ua.messages import Answer, CallEnded, CallEstablished, IncomingCall,
 from lab.configured import is_running
 from lab.ports import HOST, free_ports
 from lab.raw_sip import RawCaller, RawPeer, options
-from tests.fakes.running_api import eventually
+from lab.waiting import until
 from tests.support.captured_logs import capture_logs
 
 pytestmark = [pytest.mark.integration, pytest.mark.both_builds]
-
-EXIT_TIMEOUT_S = 20.0
 
 
 class Listener:
@@ -35,7 +33,7 @@ class Listener:
 
     async def until(self, kind: type[Message]) -> Any:
         found: Callable[[], list[Any]] = lambda: [each for each in self.told if isinstance(each, kind)]  # noqa: E731
-        await eventually(lambda: bool(found()), timeout_s=EXIT_TIMEOUT_S)
+        await until(lambda: bool(found()))
         return found()[0]
 
     def on_ua_ready(self, build: Mapping[str, str]) -> None:
@@ -87,10 +85,10 @@ async def test_it_says_when_it_has_read_whether_to_let_calls_in() -> None:
     await client.start()
     try:
         client.set_accepting(accepting=False)
-        await eventually(lambda: not client.lets_calls_in)
+        await until(lambda: not client.lets_calls_in)
         assert (await options(port)).status == 503
         client.set_accepting(accepting=True)
-        await eventually(lambda: client.lets_calls_in)
+        await until(lambda: client.lets_calls_in)
         assert (await options(port)).status == 200
     finally:
         await client.stop()
@@ -168,7 +166,7 @@ async def test_the_server_hears_of_a_call_that_cannot_be_placed(ua: tuple[UaClie
     client, listener = ua
     await client.start()
     client.originate(Originate(call_id="mine", to="sip:x@[", from_="", headers={}))
-    await eventually(lambda: any(getattr(each, "call_id", "") == "mine" for each in listener.told), timeout_s=10)
+    await until(lambda: any(getattr(each, "call_id", "") == "mine" for each in listener.told))
     (ended,) = [each for each in listener.told if getattr(each, "call_id", "") == "mine"]
     assert (type(ended).__name__, ended.ended_by) == ("CallEnded", "failure")
     assert os.getpid() != client.supervisors[0].pid

@@ -6,7 +6,6 @@ import shutil
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,8 +21,8 @@ from cc_tts.vad.client import SpeechNotHeard, VadProcess
 from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
 from lab import needs
 from lab.caller_audio import frames, line_pcm, noise, said
-from lab.configured import until as until_true
 from lab.server_under_test import Ports
+from lab.waiting import until
 from tests.support.captured_logs import capture_logs
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -52,9 +51,6 @@ async def process() -> AsyncIterator[VadProcess]:
     await process.start()
     yield process
     await process.stop()
-
-
-until = partial(until_true, timeout_s=TIMEOUT_S)
 
 
 class Leg:

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from cc_tts.config.schema import WebhookConfig, WebhooksConfig
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from lab.waiting import until
+from tests.fakes.running_api import RunningApi, make_config, running_api
 from tests.support.captured_logs import capture_logs
 from tests.support.webhook_receiver import Json, Receiver, receiver, secret
 
@@ -51,18 +52,18 @@ async def test_it_speaks_gathers_and_answers() -> None:
     commands = {"answer": True, "speak": {"text": "one two"}, "gather": {"gather_id": "menu", "max_digits": 1}}
     async with answering(commands) as (api, server):
         call = api.registry.add("c1")
-        await eventually(lambda: call.state == "established")
+        await until(lambda: call.state == "established")
         assert call.keys.running.id == "menu"
         (prompt,) = api.registry.prompts.values()
         assert "one two" in str(prompt.content)
         assert answers(api, "used") == 1
-        await eventually(lambda: "call.established" in server.kinds("c1"))
+        await until(lambda: "call.established" in server.kinds("c1"))
 
 
 async def test_it_need_not_answer() -> None:
     async with answering({"speak": {"text": "one"}}) as (api, _):
         call = api.registry.add("c1")
-        await eventually(lambda: answers(api, "used") == 1)
+        await until(lambda: answers(api, "used") == 1)
         assert call.waits_for_answer
         assert len(call.utterances) == 1
 
@@ -71,7 +72,7 @@ async def test_it_need_not_answer() -> None:
 async def test_a_response_without_an_answer_is_none(answer: Any) -> None:
     async with answering(answer) as (api, server):
         call = api.registry.add("c1")
-        await eventually(lambda: "call.incoming" in server.kinds("c1"))
+        await until(lambda: "call.incoming" in server.kinds("c1"))
         await asyncio.sleep(0.1)
         assert call.waits_for_answer
         assert [answers(api, result) for result in ("used", "unusable", "refused", "late")] == [0, 0, 0, 0]
@@ -100,7 +101,7 @@ async def test_an_answer_that_cannot_be_used_is_counted_and_its_content_not_logg
     with capture_logs() as logged:
         async with answering(answer) as (api, _):
             call = api.registry.add("c1")
-            await eventually(lambda: answers(api, result) == 1)
+            await until(lambda: answers(api, result) == 1)
             assert call.waits_for_answer
             assert not call.utterances
     (line,) = [each for each in logged if each["event"] == "webhook_answer_not_used"]
@@ -121,7 +122,7 @@ async def test_the_application_learns_why_its_answer_has_no_effect(
     with capture_logs() as logged:
         async with answering(answer) as (api, server):
             api.registry.add("c1")
-            await eventually(lambda: "call.command_failed" in server.kinds("c1"))
+            await until(lambda: "call.command_failed" in server.kinds("c1"))
             (told,) = server.of_kind("call.command_failed")
     assert told["data"]["command"] == "webhook_answer"
     assert told["data"]["detail"].lower().startswith(detail)
@@ -132,15 +133,15 @@ async def test_the_application_learns_why_its_answer_has_no_effect(
 async def test_an_answer_that_comes_late_is_not_used() -> None:
     async with answering({"answer": True}, after_s=0.3, answer_timeout_ms=200) as (api, server):
         call = api.registry.add("c1")
-        await eventually(lambda: answers(api, "late") == 1)
+        await until(lambda: answers(api, "late") == 1)
         assert call.waits_for_answer
-        await eventually(lambda: "call.command_failed" in server.kinds("c1"))
+        await until(lambda: "call.command_failed" in server.kinds("c1"))
 
 
 async def test_an_answer_of_a_failure_is_not_used() -> None:
     async with answering({"answer": True}, status=500) as (api, server):
         call = api.registry.add("c1")
-        await eventually(lambda: len(server.attempts) >= 1)
+        await until(lambda: len(server.attempts) >= 1)
         await asyncio.sleep(0.1)
         assert call.waits_for_answer
 
@@ -149,4 +150,4 @@ async def test_an_answer_for_a_call_that_has_ended_is_refused() -> None:
     async with answering({"answer": True, "speak": {"text": "one"}}, after_s=0.2) as (api, _):
         api.registry.add("c1")
         api.registry.ua.ended("c1")
-        await eventually(lambda: answers(api, "refused") == 1)
+        await until(lambda: answers(api, "refused") == 1)

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from cc_tts.config.schema import Config, WebhookConfig, WebhooksConfig
-from tests.fakes.running_api import RunningApi, eventually, make_config, running_api
+from lab.waiting import until
+from tests.fakes.running_api import RunningApi, make_config, running_api
 from tests.support.webhook_receiver import Behaviour, Json, Receiver, receiver, secret, take
 
 pytestmark = pytest.mark.integration
@@ -37,7 +38,7 @@ async def test_events_arrive_in_order_with_right_signatures() -> None:
         assert (await api.ask("POST", "/v1/calls/c1/speak", {"text": "one two"})).status == 201
         for call_id in ("c1", "c2"):
             end(api, call_id)
-        await eventually(lambda: len(server.of_kind("call.terminated")) == 2)
+        await until(lambda: len(server.of_kind("call.terminated")) == 2)
         for call_id in ("c1", "c2"):
             seqs = [each["seq"] for each in server.taken if each["call_id"] == call_id]
             assert seqs == list(range(1, len(seqs) + 1))
@@ -50,7 +51,7 @@ async def test_both_secrets_sign_during_a_rotation() -> None:
     for verified in (OLD, NEW):
         async with receiver(secret=verified) as server, running_api(configured(to(server, secret=(NEW, OLD)))) as api:
             api.registry.add("c1")
-            await eventually(lambda: "call.incoming" in server.kinds("c1"))
+            await until(lambda: "call.incoming" in server.kinds("c1"))
             assert not server.unverified
 
 
@@ -97,7 +98,7 @@ async def test_an_event_that_is_refused_is_repeated_under_its_id_in_order() -> N
     async with receiver(secret=NEW, behaviour=refuse_once_each) as server, running_api(configured(to(server))) as api:
         api.registry.add("c1", answered=True)
         end(api, "c1")
-        await eventually(lambda: "call.terminated" in server.kinds("c1"), timeout_s=20)
+        await until(lambda: "call.terminated" in server.kinds("c1"))
         assert [each["seq"] for each in server.taken] == list(range(1, len(server.taken) + 1))
         ids = [each["id"] for each in server.attempts]
         assert ids == [each for pair in zip(ids[::2], ids[::2], strict=True) for each in pair]
@@ -121,7 +122,7 @@ async def test_what_is_no_success_is_shown_and_the_call_goes_on(
     ):
         call = api.registry.add("c1", answered=True)
         assert call.state == "established"
-        await eventually(lambda: api.registry.webhooks.endpoints["crm"].num_failed >= 1)
+        await until(lambda: api.registry.webhooks.endpoints["crm"].num_failed >= 1)
         (shown,) = (await api.ask("GET", "/v1/admin/webhooks")).json["webhooks"]
         assert (shown["name"], shown["last_status"], shown["last_error"]) == ("crm", status, error)
         assert shown["queued"] >= 1
@@ -139,7 +140,7 @@ async def test_a_body_without_end_is_not_read(behaviour: Behaviour, timeout_ms: 
     ):
         api.registry.add("c1", answered=True)
         end(api, "c1")
-        await eventually(lambda: api.registry.webhooks.endpoints["1"].num_delivered == 3, timeout_s=20)
+        await until(lambda: api.registry.webhooks.endpoints["1"].num_delivered == 3)
         assert api.registry.webhooks.endpoints["1"].num_failed == 0
 
 
@@ -149,12 +150,12 @@ async def test_410_disables_an_endpoint_until_a_test_succeeds() -> None:
 
     async with receiver(secret=NEW, behaviour=gone) as server, running_api(configured(to(server, name="crm"))) as api:
         api.registry.add("c1")
-        await eventually(lambda: api.registry.webhooks.endpoints["crm"].state == "disabled")
+        await until(lambda: api.registry.webhooks.endpoints["crm"].state == "disabled")
         server.behaviour = take
         assert (await api.ask("POST", "/v1/admin/webhooks/crm/test")).json["taken"]
         assert server.of_kind("webhook.test")[0]["data"] == {"webhook": "crm"}
         api.registry.add("c2")
-        await eventually(lambda: "call.incoming" in server.kinds("c2"))
+        await until(lambda: "call.incoming" in server.kinds("c2"))
         (await api.ask("POST", "/v1/admin/webhooks/crn/test")).check_problem(404, "webhook_not_found")
 
 
@@ -165,9 +166,9 @@ async def test_a_receiver_that_is_dead_at_first_gets_everything_in_order_later()
         for call_id in ("c1", "c2"):
             api.registry.add(call_id, answered=True)
             end(api, call_id)
-        await eventually(lambda: api.registry.webhooks.endpoints["1"].num_failed >= 2)
+        await until(lambda: api.registry.webhooks.endpoints["1"].num_failed >= 2)
         async with receiver(secret=NEW, port=int(url.split(":")[2].split("/")[0])) as server:
-            await eventually(lambda: len(server.of_kind("call.terminated")) == 2, timeout_s=20)
+            await until(lambda: len(server.of_kind("call.terminated")) == 2)
             for call_id in ("c1", "c2"):
                 seqs = [each["seq"] for each in server.taken if each["call_id"] == call_id]
                 assert seqs == list(range(1, len(seqs) + 1))
@@ -181,13 +182,13 @@ async def test_durable_events_outlive_the_server(tmp_path: Path) -> None:
     async with running_api(configured(endpoint, file=str(file))) as api:
         api.registry.add("c1", answered=True)
         end(api, "c1")
-        await eventually(lambda: b"call.terminated" in content_of(file))
+        await until(lambda: b"call.terminated" in content_of(file))
     assert file.stat().st_mode & 0o077 == 0
     async with (
         receiver(secret=NEW, port=int(url.split(":")[2].split("/")[0])) as server,
         running_api(configured(endpoint, file=str(file))),
     ):
-        await eventually(lambda: server.kinds("c1") == ["call.terminated"])
+        await until(lambda: server.kinds("c1") == ["call.terminated"])
     async with running_api(configured(endpoint, file=str(file))) as api:
         assert len(api.registry.webhooks.endpoints["crm"].queue) == 0
 
@@ -198,7 +199,7 @@ async def test_a_call_has_a_webhook_of_its_own_where_that_is_allowed() -> None:
         async with running_api(configured(allow_per_call=True, allowed_hosts=("127.0.0.0/8",))) as api:
             assert (await api.ask("POST", "/v1/calls", wanted)).status == 201
             end(api, "c9")
-            await eventually(lambda: server.kinds("c9") == ["call.outgoing", "call.terminated"])
+            await until(lambda: server.kinds("c9") == ["call.outgoing", "call.terminated"])
             assert not server.unverified
 
 
@@ -232,7 +233,7 @@ async def test_a_name_that_leads_to_a_private_address_is_not_reached() -> None:
         async with running_api(configured(allow_per_call=True, allowed_hosts=("localhost",))) as api:
             assert (await api.ask("POST", "/v1/calls", wanted)).status == 201
             (endpoint,) = api.registry.webhooks.all_endpoints
-            await eventually(lambda: endpoint.num_failed == 1)
+            await until(lambda: endpoint.num_failed == 1)
             assert endpoint.last_error == "webhooks.allowed_hosts has none of its addresses, which are not public"
         assert not server.attempts
 
@@ -242,15 +243,13 @@ async def test_secrets_are_replaced_while_the_server_runs() -> None:
         endpoint = to(server, name="crm", secret=OLD)
         async with running_api(configured(endpoint)) as api:
             api.registry.add("c1")
-            await eventually(lambda: "call.incoming" in server.kinds("c1"))
+            await until(lambda: "call.incoming" in server.kinds("c1"))
             crm = api.registry.webhooks.endpoints["crm"]
-            await eventually(
-                lambda: not (len(crm.queue) or crm.num_in_flight)
-            )  # what is under way has the old signature
+            await until(lambda: not (len(crm.queue) or crm.num_in_flight))  # what is under way has the old signature
             api.registry.webhooks.reload(WebhooksConfig(endpoints=(dataclasses.replace(endpoint, secret=NEW),)))
             server.secret = NEW
             api.registry.add("c2")
-            await eventually(lambda: "call.incoming" in server.kinds("c2"))
+            await until(lambda: "call.incoming" in server.kinds("c2"))
             assert not server.unverified
 
 

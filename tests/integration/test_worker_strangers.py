@@ -18,7 +18,7 @@ from cc_tts.engines.worker.messages import TO_WORKER
 from cc_tts.processes.channel import Message, Ready
 from lab.ports import free_ports
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 grpc: Any = importlib.import_module("grpc")
 REMOTE = RemoteConfig(token="horse-battery")

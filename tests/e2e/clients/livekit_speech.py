@@ -8,6 +8,8 @@ from typing import Any
 import aiohttp
 from livekit.plugins import cartesia, deepgram, elevenlabs, openai
 
+from lab.waiting import PATIENCE_S
+
 TEXT = "Your order has been shipped. It will arrive on Friday."
 
 
@@ -38,7 +40,7 @@ async def streamed(tts: Any) -> dict[str, Any]:
         stream.push_text(word + " ")
     stream.end_input()
     length_s, words = 0.0, list[str]()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in stream:
             length_s += event.frame.duration
             words += event.frame.userdata.get("lk.timed_transcripts", ())
@@ -54,7 +56,7 @@ async def interrupted(tts: Any) -> dict[str, Any]:
     """A long text whose stream is closed with the first audio, as an agent does that is interrupted; and the next one."""
     stream = tts.stream()
     stream.push_text("This sentence is said again and again. " * 50)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await anext(aiter(stream))
     await stream.aclose()
     return await streamed(tts)
@@ -67,19 +69,19 @@ async def main(url: str, name: str) -> None:
             show("streamed", **await streamed(tts))
             show("after an interruption", **await interrupted(tts))
         long = tts.synthesize("This sentence is said again and again. " * 50)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await anext(aiter(long))
         await long.aclose()
         whole = tts.synthesize("Goodbye.")
         length_s = 0.0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in whole:
                 length_s += event.frame.duration
         show("whole", length_s=length_s)
         await tts.aclose()
         wrong = plugin_of(name, url, "nobody", session)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 async for _ in wrong.synthesize("Hello."):
                     pass
         except Exception as error:  # noqa: BLE001 - of a kind that the plugin chooses

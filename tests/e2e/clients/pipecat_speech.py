@@ -25,6 +25,8 @@ from pipecat.services.deepgram.flux.tts import DeepgramFluxTTSService
 from pipecat.services.deepgram.tts import DeepgramTTSService
 from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
 
+from lab.waiting import PATIENCE_S
+
 RATE_HZ = 8000
 
 
@@ -76,14 +78,14 @@ async def main(url: str, name: str) -> None:
     task = PipelineTask(Pipeline([service, sink]), params=PipelineParams(audio_out_sample_rate=RATE_HZ))
     running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
     await task.queue_frame(TTSSpeakFrame("Your order has been shipped. It will arrive on Friday."))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await sink.has_stopped.wait()
     await asyncio.sleep(sink.num_bytes / 2 / RATE_HZ + 0.5)
     show("whole", bytes=sink.num_bytes, words=" ".join(sink.words))
     sink.num_bytes = 0
     sink.has_heard.clear()
     await task.queue_frame(TTSSpeakFrame("word " * 200))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await sink.has_heard.wait()
     await task.queue_frame(InterruptionFrame())
     await asyncio.sleep(0.5)
@@ -93,11 +95,11 @@ async def main(url: str, name: str) -> None:
     sink.num_bytes = 0
     sink.has_stopped.clear()
     await task.queue_frame(TTSSpeakFrame("Goodbye."))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await sink.has_stopped.wait()
     show("afterwards", bytes=sink.num_bytes)
     await task.queue_frame(EndFrame())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await running
     show("error", shown=await error_of(service_of(name, url, "nobody")))
 
@@ -114,11 +116,11 @@ async def error_of(service: Any) -> str:
     running = asyncio.create_task(PipelineRunner(handle_sigint=False).run(task))
     await task.queue_frame(TTSSpeakFrame("Goodbye."))
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_S):
             return await told
     finally:
         await task.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await running
 
 

@@ -20,11 +20,11 @@ async def test_pipecat_hears_and_speaks(server: Server, clients: Path, tmp_path:
         url = f"ws{server.url.removeprefix('http')}/v1/calls/{call['id']}/media?direction=talk&dialect=twilio"
         child = await Child.start([str(clients), str(APPLICATION), url], log_path=tmp_path / "pipecat.log")
         async with server.events() as events:
-            first = await events.wait("speak.complete", timeout_s=60)
+            first = await events.wait("speak.complete")
             assert 800 <= first["data"]["played_ms"] <= 1000, "the resampler of Pipecat holds some back"
             await say(phone, to, noise(100))
             await phone.press(to, "5")
-            second = await events.wait("speak.complete", timeout_s=30, completion_cause="cancelled")
+            second = await events.wait("speak.complete", completion_cause="cancelled")
             assert second["data"]["interrupted_by"] == "clear"
             assert 500 <= second["data"]["played_ms"] < 9000
         assert (await server.delete(f"/v1/calls/{call['id']}"))[0] == 200

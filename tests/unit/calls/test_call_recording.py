@@ -22,8 +22,8 @@ from cc_tts.errors import (
 )
 from cc_tts.recorder.info import Ending
 from cc_tts.ua import messages
+from lab.waiting import until
 from tests.fakes.exchange import Exchange
-from tests.fakes.running_api import eventually
 
 pytestmark = pytest.mark.unit
 
@@ -85,7 +85,7 @@ async def test_a_recording_whose_recorder_died_before_its_file_was_there_has_fai
     recordings.start()
     recording = await recorded.record()
     recorded.ua.report(messages.RecorderLost((recording.id,)))
-    await eventually(lambda: bool(recorded.told))
+    await until(lambda: bool(recorded.told))
     await recordings.stop()
     assert recorded.told == [("failed", "storage_error")]
     assert recorded.call.recorder.current is None

@@ -18,8 +18,8 @@ from cc_tts.config.sections.relay import RelayConfig, RelaySettings
 from cc_tts.errors import CcTtsError, Unprocessable
 from cc_tts.speech.prompt import text_of
 from cc_tts.vad.client import SpeechNotHeard
+from lab.waiting import until
 from tests.fakes.exchange import Exchange
-from tests.fakes.running_api import eventually
 
 pytestmark = pytest.mark.unit
 
@@ -210,7 +210,7 @@ async def test_a_message_of_which_nothing_is_heard_does_not_end_the_silence(mess
     relay, _ = await begun(exchange)
     with suppress(CcTtsError):
         relay.take(message)
-    await eventually(lambda: ended(exchange))
+    await until(lambda: ended(exchange))
     assert [each.cause for each in ended(exchange)] == ["silent"]
 
 
@@ -223,7 +223,7 @@ async def test_the_rest_of_an_answer_that_was_interrupted_does_not_end_the_silen
     exchange.ua.finished(relay.call.id, utterance_id, cut=True)
     assert isinstance(taken(outbox)[-1], messages.Interrupt)
     relay.take(messages.Text(token="four five six. "))
-    await eventually(lambda: ended(exchange))
+    await until(lambda: ended(exchange))
     assert [each.cause for each in ended(exchange)] == ["silent"]
 
 
@@ -234,7 +234,7 @@ async def test_keys_are_sent_in_their_order_and_so_many_wait(monkeypatch: pytest
     relay.take(messages.SendDigits(digits="1W2"))
     relay.take(messages.SendDigits(digits="3"))
     assert [keys for _, keys, *_ in exchange.ua.commands("dtmf")] == ["1"]
-    await eventually(lambda: len(exchange.ua.commands("dtmf")) == 3)
+    await until(lambda: len(exchange.ua.commands("dtmf")) == 3)
     assert [keys for _, keys, *_ in exchange.ua.commands("dtmf")] == ["1", "2", "3"]
     with pytest.raises(Unprocessable):
         for _ in range(10):

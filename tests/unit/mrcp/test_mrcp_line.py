@@ -12,7 +12,7 @@ from cc_tts.clock import NS_PER_MS, MonotonicClock
 from cc_tts.mrcp.rtp.codecs import STATIC, Codec
 from cc_tts.mrcp.rtp.line import RtpLine, RtpTarget
 from cc_tts.mrcp.rtp.pacer import Pacer
-from lab.configured import until
+from lab.waiting import until
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ import pytest
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.mrcp.rtp.pacer import Pacer
-from lab.configured import until
+from lab.waiting import until
 
 pytestmark = pytest.mark.unit
 

@@ -35,6 +35,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon
 from cc_tts.tracing.span import Span
 from cc_tts.tracing.tracer import Tracer
+from lab.waiting import PATIENCE_S
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.unit
@@ -63,7 +64,7 @@ class Bench:
 
     async def until(self, kind: type[Message], *, num: int = 1) -> Message:
         found: Callable[[], list[Message]] = lambda: [each for each in self.told if isinstance(each, kind)]  # noqa: E731
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(found()) < num:  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.01)
         return found()[num - 1]

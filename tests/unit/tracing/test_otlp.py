@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,6 +24,7 @@ from cc_tts.tracing import otlp
 from cc_tts.tracing.context import TraceContext
 from cc_tts.tracing.tracer import Tracer
 from lab import needs
+from lab.waiting import PATIENCE_S, until
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
@@ -77,12 +78,6 @@ def counted(metrics: Metrics, result: str) -> float:
 
 def is_counted(metrics: Metrics, result: str, number: int) -> bool:
     return counted(metrics, result) == number
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - another thread
-            await asyncio.sleep(0.01)
 
 
 async def test_a_span_arrives_with_all_that_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +181,7 @@ async def test_threads_that_hang_on_a_disk_do_not_keep_traces_from_being_stopped
         reading = loop.run_in_executor(None, disk.wait)
         end(tracer)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await tracer.stop(5.0)
         finally:
             disk.set()

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes import line_writer
 from cc_tts.webhooks import journal as module
 from cc_tts.webhooks.journal import Journal, Kept
-from lab.configured import until as until_true
+from lab.waiting import until
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
@@ -20,9 +19,6 @@ pytestmark = pytest.mark.unit
 
 def event(number: int) -> Kept:
     return Kept(webhook="w", id=f"e{number}", type="call.terminated", call_id="c1", seq=number, at_s=1.0, body="{}")
-
-
-until = partial(until_true, timeout_s=5)
 
 
 async def left_over(file: Path) -> list[str]:

@@ -22,7 +22,7 @@ from cc_tts.errors import EngineOverloaded, UnknownVoice
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_line import FakeClock
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.unit
 
 RATE_HZ = 1000
 LEAD_MS = 20

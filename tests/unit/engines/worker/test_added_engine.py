@@ -1,8 +1,6 @@
 """The engine that docs/add-an-engine.md shows speaks behind the worker's loop."""
 
-import asyncio
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +11,7 @@ from cc_tts.engines.engine_core import EngineCore, EngineLoader
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import EngineOverloaded
 from cc_tts.metrics import Metrics
+from lab.waiting import until
 from tests.fakes.worker_here import link_here, none_elsewhere
 
 pytestmark = pytest.mark.unit
@@ -35,11 +34,6 @@ async def started(shown: dict[str, Any]) -> tuple[WorkerEngine, Any]:
     engine = WorkerEngine(TtsConfig(engine="hum"), [link_here(core, loader)], none_elsewhere(), metrics=Metrics())
     await engine.start()
     return engine, core
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    while not is_so():  # noqa: ASYNC110 - the worker has no event
-        await asyncio.sleep(0)
 
 
 async def test_it_says_each_text_chunk_and_ends(shown: dict[str, Any]) -> None:

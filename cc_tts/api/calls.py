@@ -99,7 +99,7 @@ _SIP_CALL_ID: Final = re.compile(r"[!-~]{1,1024}")
 """``callid`` of RFC 3261 §25.1, which has no bound, and other characters that peers send."""
 
 _LEVELS: Final = Query(
-    "levels", "true: with how loud calls are, which is measured while somebody asks.", ("true", "false")
+    "levels", "true: with how loud calls are, which is measured while somebody asks.", ("false", "true")
 )
 
 ROUTES: Final = RouteTable("Calls")
@@ -375,7 +375,7 @@ async def get_call(request: web.Request) -> views.Call:
 
 
 def _shown(request: web.Request, call: Call) -> views.Call:
-    if _LEVELS.choice(request, default="false") == "true":
+    if _LEVELS.choice(request) == "true":
         call.audio.measure_levels()
         return views.Call.of(call, levels=call.levels)
     return views.Call.of(call)

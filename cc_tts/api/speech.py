@@ -20,7 +20,7 @@ from cc_tts.errors import (
     UtteranceNotFound,
 )
 
-_WORDS: Final = Query("words", "true: with the words that were played and when.", ("true", "false"))
+_WORDS: Final = Query("words", "true: with the words that were played and when.", ("false", "true"))
 
 ROUTES: Final = RouteTable("Speech")
 
@@ -105,7 +105,7 @@ async def get_utterance(request: web.Request) -> views.Utterance:
     utterance = registry.services.utterances.get(utterance_id)
     if tenant and registry.call(utterance.call_id).tenant != tenant:
         raise UtteranceNotFound.named(utterance_id)
-    words = utterance.words if _WORDS.choice(request, default="false") == "true" else UNSET
+    words = utterance.words if _WORDS.choice(request) == "true" else UNSET
     return views.Utterance.of(utterance, words=words)
 
 

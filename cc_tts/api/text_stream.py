@@ -27,7 +27,7 @@ from cc_tts.speech.prompt import Prompt
 MAX_FRAME_IN_BYTES: Final = 65_536  # unmeasured
 MAX_QUEUED_OUT: Final = 2000  # unmeasured
 """The most messages that wait for a client that does not read."""
-_WORDS: Final = Query("words", "true: each word is reported when it is heard.", ("true", "false"))
+_WORDS: Final = Query("words", "true: each word is reported when it is heard.", ("false", "true"))
 _ON_CLOSE: Final = Query(
     "on_close", "When the socket closes, what was not heard is spoken (end), or dropped (clear).", ("end", "clear")
 )
@@ -96,8 +96,8 @@ class _Identified(msgspec.Struct):
 async def stream_text(request: web.Request) -> web.StreamResponse:
     """Text that is spoken as it arrives, over a WebSocket."""
     call = call_of(request)
-    has_words = _WORDS.choice(request, default="false") == "true"
-    clears = _ON_CLOSE.choice(request, default="end") == "clear"
+    has_words = _WORDS.choice(request) == "true"
+    clears = _ON_CLOSE.choice(request) == "clear"
     return await serve(
         request, lambda: TextConnection(call, has_words=has_words, clears=clears), max_frame_bytes=MAX_FRAME_IN_BYTES
     )

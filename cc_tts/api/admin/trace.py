@@ -71,7 +71,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 )
 async def trace_call(request: web.Request) -> web.Response:
     """The SIP messages of a call, also of one that has ended lately, without texts, credentials, keys and digits."""
-    wanted = _FORMAT.choice(request, default="ladder")
+    wanted = _FORMAT.choice(request)
     call = call_of(request)
     found = await request.app[CONTEXT].registry.trace(call)
     if not found.is_on:

@@ -43,13 +43,13 @@ class Query:
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "enum": self.choices} if self.choices else {"type": "string"}
 
-    def choice(self, request: web.Request, *, default: str) -> str:
-        """Return the choice of a request.
+    def choice(self, request: web.Request) -> str:
+        """Return the choice of a request; the first one if it makes none.
 
         Raises:
             Unprocessable: it is none of the choices.
         """
-        chosen = request.query.get(self.name, default)
+        chosen = request.query.get(self.name, self.choices[0])
         if chosen not in self.choices:
             raise Unprocessable(f"{self.name} is {' or '.join(self.choices)}")
         return chosen

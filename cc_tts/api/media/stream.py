@@ -47,9 +47,9 @@ ROUTES: Final = RouteTable("Calls")
 )
 async def stream_media(request: web.Request) -> web.StreamResponse:
     """The audio of a call over a WebSocket."""
-    call, direction = call_of(request), cast("MediaDirection", _DIRECTION.choice(request, default="in"))
+    call, direction = call_of(request), cast("MediaDirection", _DIRECTION.choice(request))
     dialect = _dialect(request)
-    clears = _ON_CLOSE.choice(request, default="end") == "clear"
+    clears = _ON_CLOSE.choice(request) == "clear"
     if direction == "talk":
         request.app[auth.AUTHENTICATOR].authenticate(request, "talk")
     with request.app[CONTEXT].services.tenants.hold(auth.current_tenant(), "listeners"):
@@ -61,8 +61,8 @@ async def stream_media(request: web.Request) -> web.StreamResponse:
 
 
 def _dialect(request: web.Request) -> Dialect:
-    rate_hz = int(_RATE.choice(request, default="8000"))
-    if _DIALECT.choice(request, default="cc-tts") == "cc-tts":
+    rate_hz = int(_RATE.choice(request))
+    if _DIALECT.choice(request) == "cc-tts":
         return Dialect(rate_hz)
     if rate_hz != twilio.RATE_HZ:
         raise Unprocessable(f"dialect=twilio has {twilio.RATE_HZ} Hz")

@@ -155,7 +155,7 @@ async def put_prompt(request: web.Request, body: StagePrompt) -> views.StagedPro
 
 
 async def _stage(request: web.Request, prompt_id: str, body: StagePrompt) -> views.StagedPrompt:
-    waits = _WAIT.choice(request, default="true") == "true"
+    waits = _WAIT.choice(request) == "true"
     context, tenant, staged = request.app[CONTEXT], current_tenant(), _staged(request)
     if isinstance(body, StageAudio):
         return views.StagedPrompt.of(await staged.put_audio(prompt_id, body.audio, tenant=tenant, ttl_s=body.ttl_s))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from cc_tts.config.schema import Config, RemoteConfig
 from cc_tts.config.sip_uri import MAX_PORT
@@ -27,6 +27,7 @@ _ADDRESS: Final = re.compile(
     r"(?:(?P<scheme>grpcs?)://|(?P<word>dns|pool):)(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):(?P<port>\d{1,5})"
 )
 _ROUNDING: Final = 1e-9
+Scheme = Literal["grpc", "grpcs", "dns", "pool"]
 _MAX_SHOWN_CHARS: Final = 255  # unmeasured
 _HOW: Final = "write grpcs://HOST:PORT, grpc://HOST:PORT, dns:NAME:PORT or pool:HOST:PORT"
 
@@ -35,7 +36,7 @@ _HOW: Final = "write grpcs://HOST:PORT, grpc://HOST:PORT, dns:NAME:PORT or pool:
 class WorkerAddress:
     """One entry of ``tts.workers``."""
 
-    scheme: Literal["grpc", "grpcs", "dns", "pool"]
+    scheme: Scheme
     host: str
     port: int
 
@@ -53,14 +54,11 @@ def parse(text: str) -> WorkerAddress:
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"]) <= MAX_PORT:
         raise ConfigError(f"tts.workers: {shown(text)} is not the address of a worker; {_HOW}")
-    host = match["host"].strip("[]")
-    if match["word"] == "pool":
-        return WorkerAddress("pool", host, int(match["port"]))
-    if match["word"] is not None:
-        if _ip(host) is not None:
-            raise ConfigError(f"tts.workers: {text!r} names an address; dns: takes a name, grpc:// an address")
-        return WorkerAddress("dns", host, int(match["port"]))
-    return WorkerAddress("grpcs" if match["scheme"] == "grpcs" else "grpc", host, int(match["port"]))
+    scheme = cast("Scheme", match["scheme"] or match["word"])
+    address = WorkerAddress(scheme, match["host"].strip("[]"), int(match["port"]))
+    if address.scheme == "dns" and address.is_address:
+        raise ConfigError(f"tts.workers: {text!r} names an address; dns: takes a name, grpc:// an address")
+    return address
 
 
 def listen_address(text: str) -> tuple[str, int]:

@@ -25,7 +25,7 @@ from cc_tts.clock import Clock
 from cc_tts.config.schema import HttpConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest
 from cc_tts.processes.source_address import source_of
-from cc_tts.processes.tasks import cancel_all
+from cc_tts.processes.tasks import TaskSet
 
 SERVER: Final = "cc-tts"
 """The header ``Server``, without versions (RFC 9110 §10.2.4)."""
@@ -170,8 +170,7 @@ class HttpListener:
         self._max_connections = http.max_connections
         self._connections: set[HttpConnection] = set()
         self._sockets: list[socket.socket] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     @property
     def port(self) -> int:
@@ -205,12 +204,12 @@ class HttpListener:
         if failure is not None and (not self._sockets or failure.errno not in _NOT_HERE):
             await self.stop()
             raise failure
-        self._tasks = [asyncio.create_task(self._accept_all(each), name="accept") for each in self._sockets]
+        for listening in self._sockets:
+            self._tasks.begin(self._accept_all(listening), "accept")
 
     async def stop(self) -> None:
         """Accept no more connections, and shut the application down. Safe to call twice."""
-        tasks = (*self._tasks, *self._connecting)
-        await cancel_all(*tasks)
+        await self._tasks.stop()
         for listening in self._sockets:
             listening.close()
         await self._runner.cleanup()
@@ -248,9 +247,7 @@ class HttpListener:
         assert server is not None  # the runner is set up
         connection = HttpConnection(self, server, source)
         self._connections.add(connection)
-        task = asyncio.create_task(self._connect(connection, accepted))  # the next connection need not wait
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
+        self._tasks.begin(self._connect(connection, accepted))  # the next connection need not wait
 
     async def _connect(self, connection: HttpConnection, accepted: socket.socket) -> None:
         try:

@@ -72,7 +72,6 @@ class _Link:
     holder: Holder
     expires_at_s: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    audio: bytes = b""
 
 
 class SpeechLinks:
@@ -80,8 +79,8 @@ class SpeechLinks:
 
     def __init__(self) -> None:
         self._links: OrderedDict[str, _Link] = OrderedDict()
-        self._kept: OrderedDict[str, int] = OrderedDict()
-        """The size of each link's audio that is kept, the most recently used last."""
+        self._audio: OrderedDict[str, bytes] = OrderedDict()
+        """The audio of links that is kept, the most recently used last."""
 
     def add(self, link: _Link, *, now_s: float) -> str:
         """Keep a link, and return its name. Raises ``CapacityExceeded``."""
@@ -104,20 +103,22 @@ class SpeechLinks:
             raise LinkNotFound("there is no speech at this address, or no longer")
         return link
 
+    def audio(self, name: str) -> bytes:
+        """Return the audio of a link; empty if none is kept."""
+        return self._audio.get(name, b"")
+
     def keep(self, name: str, audio: bytes) -> None:
         """Keep the audio of a link; the least recently used audio is dropped if there is no room."""
-        if (link := self._links.get(name)) is None:
+        if name not in self._links:
             return
-        link.audio = audio
-        self._kept[name] = len(audio)
-        self._kept.move_to_end(name)
-        while sum(self._kept.values()) > MAX_KEPT_BYTES and len(self._kept) > 1:
-            oldest, _ = self._kept.popitem(last=False)
-            self._links[oldest].audio = b""
+        self._audio[name] = audio
+        self._audio.move_to_end(name)
+        while sum(map(len, self._audio.values())) > MAX_KEPT_BYTES and len(self._audio) > 1:
+            self._audio.popitem(last=False)
 
     def _forget(self, name: str) -> None:
         self._links.pop(name, None)
-        self._kept.pop(name, None)
+        self._audio.pop(name, None)
 
 
 LINKS: Final = web.AppKey("speech_links", SpeechLinks)
@@ -166,7 +167,7 @@ async def get_speech(request: web.Request) -> web.StreamResponse:
     link = links.find(name, now_s=now_s)
     HOLDER.set(link.holder)  # the limits of the tenant that made the link hold
     async with link.lock:
-        audio = link.audio or await _made(request, link)
+        audio = links.audio(name) or await _made(request, link)
         links.keep(name, audio)
     tag = hashlib.sha256(audio).hexdigest()[:TAG_CHARS]
     response = web.Response(body=audio, content_type=FORMATS[link.format].content_type, headers=synthetic_label.HEADERS)

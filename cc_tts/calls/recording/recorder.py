@@ -199,12 +199,13 @@ class CallRecorder(Follower):
 
     def over(self, info: RecordingInfo) -> RecordingInfo:
         """The recording has ended; return the final information about it."""
-        if self._call.spans is not None:
-            self._call.spans.step("record", info.recording_id, info.state, reason=info.reason)
         if self.current is not None and self.current.id == info.recording_id:
             self.current = None
             self._call.followers.leave(self)
         return msgspec.structs.replace(info, disclosed_at_s=self._call.disclosed_at_s)
+
+    def publish(self, data: types.EventData) -> None:
+        self._call.publish(data)
 
     def _follow(self, recording: Recording) -> None:
         self.current = recording

@@ -8,6 +8,7 @@ off the disk.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -45,6 +46,7 @@ log = logs.get(__name__)
 
 Deliver = Callable[[RecordingInfo, Path], Awaitable[types.CallRecordingDelivered | None]]
 """Delivers a complete recording; returns the outcome, or ``None`` if nobody wants it."""
+Publish = Callable[[types.EventData], object]
 
 
 class RecordingOwner(Protocol):
@@ -55,6 +57,9 @@ class RecordingOwner(Protocol):
 
     def over(self, info: RecordingInfo) -> RecordingInfo:
         """The recording has ended; return the final information about it."""
+
+    def publish(self, data: types.EventData) -> None:
+        """Publish an event of the call."""
 
 
 class Recordings:
@@ -199,23 +204,25 @@ class Recordings:
         if info.recording_id in self._finished:
             return
         self._looked_for.pop(info.recording_id, None)
+        # of a call that this server does not know
+        publish: Publish = partial(self._events.publish, call_id=info.call_id, tenant=info.tenant)
         if (found := self._live.pop(info.recording_id, None)) is not None:
-            info = found[0].over(info)
+            owner, _ = found
+            info, publish = owner.over(info), owner.publish
         self._finished[info.recording_id] = info
         self._metrics.recordings_active.set(len(self._live))
         if not info.is_told:
-            self._tell(info)
-        self._tasks.begin(self._follow_up(info))
+            self._tell(info, publish)
+        self._tasks.begin(self._follow_up(info, publish))
 
-    def _tell(self, info: RecordingInfo) -> None:
+    def _tell(self, info: RecordingInfo, publish: Publish) -> None:
         assert info.state != "recording"
         self._metrics.recordings_total.labels(result=info.state, reason=info.reason or "").inc()
         log_line = log.info if info.state == "saved" else log.error
         log_line(
             "recording", call_id=info.call_id, recording_id=info.recording_id, state=info.state, reason=info.reason
         )
-        self._publish(
-            info,
+        publish(
             types.CallRecording(
                 recording_id=info.recording_id,
                 state=info.state,
@@ -226,13 +233,10 @@ class Recordings:
                 bytes=info.num_bytes,
                 lost_ms=info.lost_ms,
                 gaps=info.gaps,
-            ),
+            )
         )
 
-    def _publish(self, info: RecordingInfo, data: types.EventData) -> None:
-        self._events.publish(data, call_id=info.call_id, tenant=info.tenant)
-
-    async def _follow_up(self, info: RecordingInfo) -> None:
+    async def _follow_up(self, info: RecordingInfo, publish: Publish) -> None:
         """Deliver a recording, and note that it is done. A failure is tried again after the next start."""
         if self._store is None:
             return
@@ -241,7 +245,7 @@ class Recordings:
             if self.deliver is not None and info.state == "saved":
                 delivery = await self.deliver(info, self._store.wav(info))
                 if delivery is not None:
-                    self._publish(info, delivery)
+                    publish(delivery)
             await asyncio.to_thread(self._store.note, info)
         except OSError as error:
             log.error("recording_not_noted", recording_id=info.recording_id, detail=str(error))

@@ -9,9 +9,11 @@ import pytest
 
 from cc_tts.calls.call import Call
 from cc_tts.calls.dtmf.gather import GatherRequest
+from cc_tts.calls.events.types import CallRecordingDelivered
 from cc_tts.calls.recording.recorder import AFTER_GATHER_MS
 from cc_tts.calls.recording.recording import Recording, RecordRequest
 from cc_tts.config.record import RecordConfig
+from cc_tts.config.schema import CallWebhook
 from cc_tts.errors import (
     DuplicateId,
     RecordingActive,
@@ -20,7 +22,7 @@ from cc_tts.errors import (
     RecordingStorageFull,
     WrongState,
 )
-from cc_tts.recorder.info import Ending
+from cc_tts.recorder.info import Ending, RecordingInfo
 from cc_tts.ua import messages
 from lab.waiting import until
 from tests.fakes.exchange import Exchange
@@ -63,6 +65,31 @@ class Recorded:
 @pytest.fixture
 def recorded(tmp_path: Path) -> Recorded:
     return Recorded(RecordConfig(dir=str(tmp_path), min_free_bytes=0))
+
+
+async def test_the_last_event_of_a_recording_is_one_of_its_call(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, CallWebhook | None]] = []
+    monkeypatch.setattr(
+        recorded.exchange.events, "_sink", lambda event, **options: sent.append((event.type, options["of_call"]))
+    )
+
+    async def deliver(info: RecordingInfo, _path: Path) -> CallRecordingDelivered:
+        return CallRecordingDelivered(
+            recording_id=info.recording_id, to="command", result="delivered", attempts=1, detail=""
+        )
+
+    recorded.exchange.registry.services.recordings.deliver = deliver
+    recorded.call.webhook, recorded.call.metadata = CallWebhook(url="https://app.example.com/7"), {"order": "17"}
+    recording = await recorded.started()
+    recorded.hung_up()
+    recorded.over(recording, "call_ended")
+    await eventually(lambda: "call.recording_delivered" in [type_ for type_, _ in sent])
+    data: list[Any] = [each.data for each in recorded.exchange.seen if each.type.startswith("call.recording")]
+    assert [each.type for each in data] == ["call.recording", "call.recording", "call.recording_delivered"]
+    assert [each.metadata for each in data] == [{"order": "17"}] * 3
+    assert {webhook for type_, webhook in sent if type_.startswith("call.recording")} == {recorded.call.webhook}
 
 
 async def test_each_recording_has_one_last_event(recorded: Recorded) -> None:

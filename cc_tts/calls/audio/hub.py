@@ -1,6 +1,7 @@
 """The listeners of a call. The UA process is asked for the directions that any of them wants. Runs on: the event loop."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, get_args
 
 from cc_tts import logs
@@ -36,17 +37,12 @@ class AudioHub:
         """
         key = object()
         self._listeners[key] = (frozenset(directions), listener)
-
-        def unsubscribe() -> None:
-            if self._listeners.pop(key, None) is not None:
-                self._ask(self._ua.tell)
-
         try:
             self._ask(self._ua.send)
         except UserAgentUnavailable:
             del self._listeners[key]
             raise
-        return unsubscribe
+        return partial(self._forget, key)
 
     def deliver(self, audio: messages.CallAudio, pcm: bytes) -> None:
         if audio.num_dropped:
@@ -58,7 +54,7 @@ class AudioHub:
                 listener(audio, pcm)
             except Exception:
                 log.exception("listener_failed", call_id=self._call_id)
-                self._listeners.pop(key, None)
+                self._forget(key)
 
     def measure_levels(self) -> None:
         """Have the UA process measure the volume of the call for the next seconds."""
@@ -68,6 +64,10 @@ class AudioHub:
         """Ask a new leg of the call for what the old leg was asked for."""
         if self._asked:
             self._asked = ()
+            self._ask(self._ua.tell)
+
+    def _forget(self, key: object) -> None:
+        if self._listeners.pop(key, None) is not None:
             self._ask(self._ua.tell)
 
     def _ask(self, send: Callable[[messages.SetListening], None]) -> None:

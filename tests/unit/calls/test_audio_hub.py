@@ -48,11 +48,13 @@ async def test_one_that_fails_is_left_out() -> None:
     def fail(_audio: CallAudio, _pcm: bytes) -> None:
         raise ValueError
 
-    audio.subscribe(("in",), fail)
+    audio.subscribe(("in", "out"), fail)
     audio.subscribe(("in",), lambda *audio: heard.append(audio))
     exchange.ua.audio(call_id, FRAME)
     exchange.ua.audio(call_id, FRAME)
     assert len(heard) == 2
+    asked = [directions for _, directions in exchange.ua.commands("listen")]
+    assert asked == [("in", "out"), ("in",)], "nobody else wants what we send"
 
 
 async def test_without_a_ua_process_nobody_can_listen() -> None:

@@ -85,7 +85,7 @@ async def test_the_last_event_of_a_recording_is_one_of_its_call(
     recording = await recorded.started()
     recorded.hung_up()
     recorded.over(recording, "call_ended")
-    await eventually(lambda: "call.recording_delivered" in [type_ for type_, _ in sent])
+    await until(lambda: "call.recording_delivered" in [type_ for type_, _ in sent])
     data: list[Any] = [each.data for each in recorded.exchange.seen if each.type.startswith("call.recording")]
     assert [each.type for each in data] == ["call.recording", "call.recording", "call.recording_delivered"]
     assert [each.metadata for each in data] == [{"order": "17"}] * 3

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench.report import machine, save
-from cc_tts.text.chunker import chunk_text
 from cc_tts.text.normalizer import Normalizer
+from lab.chunk_text import chunk_text
 from lab.server_under_test import Json
 
 NOT_READINGS = ("serial", "word", "punctuation", "postprocessor", "preprocessor", "char", "normalizer_tag_oov")

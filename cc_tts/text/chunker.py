@@ -9,9 +9,9 @@ Runs on: any thread; one :class:`Chunker` belongs to one utterance.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,18 +19,19 @@ from cc_tts.audio import Pace
 from cc_tts.text.alignment import Place, moved, traced
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
-from cc_tts.text.language import detect_language, has_letters, rule_set, spoken_s
+from cc_tts.text.language import LETTERS_PER_HAN_CHARACTER, detect_language, has_letters, limit_for, rule_set, spoken_s
 from cc_tts.text.markup.markdown import MarkupStripper
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MarkupState, state_of_whole
 from cc_tts.text.others.numbers import say_numbers
 from cc_tts.text.pronunciation.replacements import Replacement, source_chars, speak_replaced, with_stand_ins
 from cc_tts.text.sentences import SentenceSplitter
 
+if TYPE_CHECKING:
+    from cc_tts.text.normalizer import Normalizer
+
 SLICE_CHARS: Final = 100
 """The characters of a text that are prepared before it is the next one's turn."""
 _MIN_FIRST_CHUNK_CHARS = 12  # unmeasured
-_LETTERS_PER_HAN_CHARACTER = 3
-"""A Han character is a syllable and takes about as long to say as three letters."""
 
 LOOK_BACK_CHARS: Final = 60
 """The distance before a number at which words can say what it is; the rules look back by at most 40."""
@@ -40,14 +41,6 @@ _SENTENCE_ENDS = ("", *".!?。！？")
 _BEGINS_SENTENCE = re.compile(r"\s*(?:[A-Z][a-z]|[\u4e00-\u9fff])")
 _NOT_FIRST = " ,;:.!?，。、；：！？…"
 """Nothing that is said begins with these."""
-
-
-class SpeaksText(Protocol):
-    """The part of a normalizer that a chunker needs; see :class:`cc_tts.text.normalizer.Normalizer`."""
-
-    def normalize(self, text: str, language: str | None) -> str:
-        """The words to be said, or nothing when nothing can be said."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +125,7 @@ class Chunker:
     """
 
     def __init__(
-        self, normalizer: SpeaksText, chunking: Chunking, text: str = "", replacements: Sequence[Replacement] = ()
+        self, normalizer: "Normalizer", chunking: Chunking, text: str = "", replacements: Sequence[Replacement] = ()
     ) -> None:
         self._normalizer = normalizer
         self._text = text
@@ -235,10 +228,10 @@ class Chunker:
 
     def _first_limit(self, limit: int, sentence: str) -> int:
         """The limit for the script in which the sentence begins; what comes later makes no difference."""
-        return _limit_for(limit, sentence[: self._chunking.first_chunk_max_chars // _LETTERS_PER_HAN_CHARACTER])
+        return limit_for(limit, sentence[: self._chunking.first_chunk_max_chars // LETTERS_PER_HAN_CHARACTER])
 
     def _hold(self, source: str, chunks: list[TextChunk]) -> None:
-        limit = _limit_for(self._chunking.chunk_max_chars, source)
+        limit = limit_for(self._chunking.chunk_max_chars, source)
         if self._held and (len(self._held) + len(source) > limit or self._switches_language(source)):
             self._emit_held(chunks)
         self._held += source
@@ -320,7 +313,7 @@ def looks_back(text: str) -> bool:
 
 def _context(before: str, text: str, rules: str) -> str:
     """Return what the rules may look back at from a text: whole words of its own sentence, where that can be told."""
-    num_chars = LOOK_BACK_CHARS if rules == "en" else LOOK_BACK_CHARS // _LETTERS_PER_HAN_CHARACTER
+    num_chars = LOOK_BACK_CHARS if rules == "en" else LOOK_BACK_CHARS // LETTERS_PER_HAN_CHARACTER
     if rules == "none" or not _LOOKS_BACK.search(text[:num_chars]):
         return ""
     if before.rstrip()[-1:] in _SENTENCE_ENDS and _BEGINS_SENTENCE.match(text):
@@ -365,32 +358,3 @@ def _goes_on(said: str, spoken: str) -> bool:
     return spoken.startswith(said) and not (
         spoken[len(said) : len(said) + 1].isalnum() and spoken[len(said) - 1].isascii()
     )
-
-
-def _limit_for(limit: int, text: str) -> int:
-    return limit // _LETTERS_PER_HAN_CHARACTER if detect_language(text, latin="en") == "zh" else limit
-
-
-def chunk_text(
-    text: str,
-    normalizer: SpeaksText,
-    *,
-    language: str | None,
-    first_chunk_max_chars: int = 60,
-    chunk_max_chars: int = 200,
-) -> list[TextChunk]:
-    """The chunks of a whole text; none when it holds nothing to say.
-
-    Without ``language`` numbers that stand alone are read in the language of the whole text.
-    """
-    chunking = Chunking(
-        language=language,
-        detected_language=detect_language(text),
-        first_chunk_max_chars=first_chunk_max_chars,
-        chunk_max_chars=chunk_max_chars,
-    )
-    chunker = Chunker(normalizer, chunking)
-    chunks = chunker.push(text) + chunker.flush()
-    if chunks and chunker.silent_tail:
-        chunks[-1] = replace(chunks[-1], source=chunks[-1].source + chunker.silent_tail)
-    return chunks

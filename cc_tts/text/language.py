@@ -53,12 +53,19 @@ _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
 SPACED_CHARS_PER_S = 13.0
 """How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
 UNSPACED_CHARS_PER_S = 4.0
+LETTERS_PER_HAN_CHARACTER = 3
+"""A Han character is a syllable and takes about as long to say as three letters."""
 
 
 def spoken_s(text: str) -> float:
     """How long words take to say, about."""
     num_unspaced = 0 if text.isascii() else len(_UNSPACED.findall(text))
     return num_unspaced / UNSPACED_CHARS_PER_S + (len(text) - num_unspaced) / SPACED_CHARS_PER_S
+
+
+def limit_for(limit: int, text: str) -> int:
+    """A limit in letters as one in characters of the text's script."""
+    return limit // LETTERS_PER_HAN_CHARACTER if detect_language(text, latin="en") == "zh" else limit
 
 
 def has_letters(text: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import clause_cuts, early_cut, settled_end, word_cut
-from cc_tts.text.language import detect_language
+from cc_tts.text.language import limit_for
 from cc_tts.text.markup.latex import opens_formula
 from cc_tts.text.sentences import SentenceSplitter
 
@@ -34,7 +34,6 @@ ALL_IDLE_MS: Final = 1000.0
 GROWING_IDLE_MS: Final = 2000.0
 """The same with that (unmeasured)."""
 MIN_IDLE_WORDS: Final = 3  # unmeasured
-_HAN_SHARE: Final = 3  # unmeasured
 
 
 class Segmenting(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +67,7 @@ def _candidates(text: str, segmenting: Segmenting, idle_ms: float) -> Iterator[l
     yield _outside_markup(text, ends)
     beginning = splitter.settled if not ends else text[: segmenting.max_chars]
     yield _outside_markup(text, _clause_ends(beginning))
-    limit = _limit_for(segmenting.word_cut_chars, beginning)
+    limit = limit_for(segmenting.word_cut_chars, beginning)
     if len(beginning) >= limit + LOOKAHEAD_CHARS:
         is_long = len(beginning) >= 2 * limit + LOOKAHEAD_CHARS
         cut = early_cut(beginning, limit) or (early_cut(beginning, 2 * limit) if is_long else 0)
@@ -81,12 +80,8 @@ def _candidates(text: str, segmenting: Segmenting, idle_ms: float) -> Iterator[l
 
 def _clause_ends(beginning: str) -> list[int]:
     """Where clauses end that are long enough and whose end is certain."""
-    shortest = _limit_for(MIN_CLAUSE_CHARS, beginning)
+    shortest = limit_for(MIN_CLAUSE_CHARS, beginning)
     return [end for end in clause_cuts(beginning) if shortest <= end <= len(beginning) - LOOKAHEAD_CHARS]
-
-
-def _limit_for(limit: int, text: str) -> int:
-    return limit // _HAN_SHARE if detect_language(text, latin="en") == "zh" else limit
 
 
 def _outside_markup(text: str, ends: list[int]) -> list[int]:

@@ -17,11 +17,12 @@ from cc_tts.config.sections.models import TtsConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
-from cc_tts.text.chunker import Chunking, TextChunk, chunk_text
+from cc_tts.text.chunker import Chunking, TextChunk
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process import client
 from cc_tts.text.process.client import TextProcess
 from cc_tts.text.pronunciation.replacements import Replacement
+from lab.chunk_text import chunk_text
 from lab.waiting import until
 from tests.fakes.fake_engine import FakeEngine
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cc_tts.text.chunker import chunk_text
 from cc_tts.text.normalizer import Normalizer
+from lab.chunk_text import chunk_text
 
 pytestmark = pytest.mark.unit
 

@@ -1,10 +1,19 @@
-"""The chunks of a whole text, for tests and measurements: the server gets its texts bit by bit."""
+"""The chunks of a whole text at once, for tests and measurements."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cc_tts.text.chunker import Chunker, Chunking, TextChunk
 from cc_tts.text.language import detect_language
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.pronunciation.replacements import Replacement
+
+
+def chunks_of(
+    normalizer: Normalizer, text: str, chunking: Chunking | None = None, replacements: Sequence[Replacement] = ()
+) -> list[TextChunk]:
+    slices = Chunker(normalizer, chunking or Chunking(), text, replacements).slices()
+    return [chunk for chunks, _ in slices for chunk in chunks]
 
 
 def chunk_text(
@@ -15,7 +24,7 @@ def chunk_text(
     first_chunk_max_chars: int = 60,
     chunk_max_chars: int = 200,
 ) -> list[TextChunk]:
-    """The chunks of a whole text; none when it holds nothing to say.
+    """The chunks, the last one with what follows it and is not said; none when the text holds nothing to say.
 
     Without ``language`` numbers that stand alone are read in the language of the whole text.
     """
@@ -25,8 +34,7 @@ def chunk_text(
         first_chunk_max_chars=first_chunk_max_chars,
         chunk_max_chars=chunk_max_chars,
     )
-    chunker = Chunker(normalizer, chunking)
-    chunks = chunker.push(text) + chunker.flush()
-    if chunks and chunker.silent_tail:
-        chunks[-1] = replace(chunks[-1], source=chunks[-1].source + chunker.silent_tail)
+    chunks = chunks_of(normalizer, text, chunking)
+    if chunks:
+        chunks[-1] = replace(chunks[-1], source=text[sum(len(chunk.source) for chunk in chunks[:-1]) :])
     return chunks

@@ -111,21 +111,18 @@ class Chunking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunker:
-    """Turns a growing text into chunks.
+    """Turns a text, with ``replacements`` of parts of it, into chunks.
 
     The first chunk is given out as soon as its end is known: the first sentence, or its first clauses when it is longer
-    than ``first_chunk_max_chars`` (characters of source). Where text comes in pieces and no clause ends so soon, it is
-    cut at a word; apart from that it makes no difference how the text is divided when it arrives. Later chunks merge
-    short sentences until they have half of ``chunk_max_chars``, and cut longer sentences. Text without speech joins the
-    chunk that follows. In Chinese a third of these limits holds.
+    than ``first_chunk_max_chars`` (characters of source). Later chunks merge short sentences until they have half of
+    ``chunk_max_chars``, and cut longer sentences. Text without speech joins the chunk that follows. In Chinese a third of
+    these limits holds.
 
     Without a language a chunk of digits alone is in the language of the chunk before.
-
-    A ``text`` that is there as a whole, with ``replacements`` of parts of it, is taken by :meth:`slices`.
     """
 
     def __init__(
-        self, normalizer: "Normalizer", chunking: Chunking, text: str = "", replacements: Sequence[Replacement] = ()
+        self, normalizer: "Normalizer", chunking: Chunking, text: str, replacements: Sequence[Replacement] = ()
     ) -> None:
         self._normalizer = normalizer
         self._text = text
@@ -141,7 +138,6 @@ class Chunker:
         self._silent = ""
         self._held = ""
         self._num_taken = 0
-        self._has_text = False
 
     def __str__(self) -> str:
         return f"chunker {self._chunking.first_chunk_max_chars}/{self._chunking.chunk_max_chars} characters"
@@ -151,33 +147,17 @@ class Chunker:
         """Whether the text holds ``{name}``, ``[NAME]`` or the like, which nobody filled in. It is not spoken."""
         return self._markup is not None and self._markup.has_placeholder
 
-    @property
-    def silent_tail(self) -> str:
-        """Source behind the last chunk that holds nothing to say, such as white space. It belongs to no chunk yet."""
-        return self._silent
-
     def slices(self) -> Iterator[tuple[list[TextChunk], bool]]:
         """The chunks that each slice of the text completes, and whether it is the last slice."""
         text = with_stand_ins(self._text, self._replacements)
         for end in range(SLICE_CHARS, max(len(text), 1) + SLICE_CHARS, SLICE_CHARS):
-            chunks = self.push(text[end - SLICE_CHARS : end], next_is_there=True)
+            chunks = self._from_sentences(self._splitter.push(text[end - SLICE_CHARS : end]))
+            self._emit_first_early(chunks)
             is_last = end >= len(text)
-            yield (chunks + self.flush() if is_last else chunks), is_last
-
-    def push(self, text: str, *, next_is_there: bool = False) -> list[TextChunk]:
-        """Append text; returns the chunks that became complete. ``next_is_there``: do not cut it at a word."""
-        comes_in_pieces = self._has_text and not next_is_there
-        self._has_text = self._has_text or bool(text)
-        chunks = self._from_sentences(self._splitter.push(text))
-        if self._index == 0:
-            self._emit_first_early(chunks, at_a_word=comes_in_pieces)
-        return chunks
-
-    def flush(self) -> list[TextChunk]:
-        """Return everything that is held. More may be pushed afterwards; indices continue."""
-        chunks = self._from_sentences(self._splitter.flush())
-        self._emit_held(chunks)
-        return chunks
+            if is_last:
+                chunks += self._from_sentences(self._splitter.flush())
+                self._emit_held(chunks)
+            yield chunks, is_last
 
     def _from_sentences(self, sources: list[str]) -> list[TextChunk]:
         chunks: list[TextChunk] = []
@@ -189,14 +169,12 @@ class Chunker:
             self._hold(rest, chunks)
         return chunks
 
-    def _emit_first_early(self, chunks: list[TextChunk], *, at_a_word: bool) -> None:
+    def _emit_first_early(self, chunks: list[TextChunk]) -> None:
         """Give out the beginning of a sentence that is still growing: clauses, where its end would make no difference."""
         while self._index == 0:
             beginning = self._splitter.settled[self._num_taken :]
             limit = self._first_limit(self._chunking.first_chunk_max_chars, beginning)
             cut = self._first_cut(beginning)
-            if at_a_word and not cut and len(beginning) >= limit + CLAUSE_LOOKAHEAD_CHARS:
-                cut = long_cut(beginning, limit)
             if not cut or len(beginning) < max(cut, limit) + CLAUSE_LOOKAHEAD_CHARS:
                 return
             self._emit(beginning[:cut], chunks)

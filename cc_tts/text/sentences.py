@@ -159,7 +159,7 @@ class SentenceSplitter:
         return self._taken(is_last=False)
 
     def flush(self) -> list[str]:
-        """Give out the rest. More may be pushed afterwards and begins a new sentence."""
+        """Give out the rest."""
         return self._taken(is_last=True)
 
     def _taken(self, *, is_last: bool) -> list[str]:

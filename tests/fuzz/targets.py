@@ -40,7 +40,7 @@ from cc_tts.speech.cache import prompt_files
 from cc_tts.speech.incremental.text import IncrementalText, Segment
 from cc_tts.speech.prompt import texts_of
 from cc_tts.speech.ssml import from_ssml
-from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Entry, Lexicon, read_pls, replacements_by
 from cc_tts.text.pronunciation.replacements import with_stand_ins
@@ -55,6 +55,7 @@ from cc_tts.ua.refer.request import refer_request
 from cc_tts.ua.sip import bye, forwarding, payload_types, reason
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.voices.enrolment import check_recording
+from lab.chunk_text import chunks_of
 from tests.fakes.filtered_messages import FakeLeg
 from tests.fuzz.seeds import DIGEST, FORM_OF_RTP, INVITE, LEXICON, MRCP, MRCP_OFFER, PLS, RESPONSE, SDP, SSML, WAV
 
@@ -240,12 +241,9 @@ def lexicon(data: bytes) -> None:
 
 
 def text(data: bytes) -> None:
-    """A text in two pieces, as a stream brings it."""
     written = unicode_of(data)[:400]
     for language in ("en", "zh"):
-        chunker = Chunker(NORMALIZER, Chunking(language=language), written, ())
-        half = len(written) // 2
-        for chunk in (*chunker.push(written[:half]), *chunker.push(written[half:]), *chunker.flush()):
+        for chunk in chunks_of(NORMALIZER, written, Chunking(language=language)):
             chunk.spoken.encode()
 
 

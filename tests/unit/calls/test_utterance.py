@@ -9,8 +9,9 @@ from cc_tts.calls.prompts.utterance import Utterance
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 from cc_tts.speech.timing.spans import SpokenSpan, Word
-from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
+from lab.chunk_text import chunks_of
 
 pytestmark = pytest.mark.unit
 
@@ -167,8 +168,7 @@ def test_a_mark_waits_for_the_words_that_are_not_fed_yet() -> None:
 
 def test_without_timed_words_a_sum_counts_once_its_last_word_was_heard() -> None:
     text = "Your balance is $1,234.56 today my friend."
-    chunker = Chunker(Normalizer(), Chunking(language="en-US"))
-    (chunk,) = chunker.push(text) + chunker.flush()
+    (chunk,) = chunks_of(Normalizer(), text, Chunking(language="en-US"))
     span = SpokenSpan(text, 0.0, 5600.0, paces=chunk.paces)
     heard = {ms: make(text, span, played_ms=ms).spoken_text for ms in (2005, 2605, 4000, 5000, 5600)}
     assert heard == {

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.text.alignment import traced
-from cc_tts.text.chunker import Chunker, Chunking, TextChunk
+from cc_tts.text.chunker import Chunking, TextChunk
 from cc_tts.text.normalizer import Normalizer
+from lab.chunk_text import chunks_of
 
 pytestmark = pytest.mark.unit
 
@@ -54,8 +55,7 @@ def test_places_are_in_order_and_inside_of_both_texts(text: str, language: str) 
 
 
 def chunks_behind(before: str, text: str, language: str = "en-US") -> list[TextChunk]:
-    chunker = Chunker(NORMALIZER, Chunking(language=language, before=before))
-    return chunker.push(text) + chunker.flush()
+    return chunks_of(NORMALIZER, text, Chunking(language=language, before=before))
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,7 @@ def test_a_number_is_read_by_the_words_before_it_which_are_not_said(
     ],
 )
 def test_chunks_of_one_text_are_read_one_behind_the_other(text: str, spoken: str) -> None:
-    chunker = Chunker(NORMALIZER, Chunking())
-    *_, last = chunker.push(text) + chunker.flush()
+    *_, last = chunks_of(NORMALIZER, text)
     assert last.spoken == spoken
 
 
@@ -106,8 +105,7 @@ def test_any_context_leaves_the_source_whole_and_something_to_say(before: str, t
 
 
 def test_a_sum_is_heard_when_its_last_word_was_said() -> None:
-    chunker = Chunker(NORMALIZER, Chunking(language="en-US"))
-    (chunk,) = chunker.push("Your balance is $1,234.56 today.") + chunker.flush()
+    (chunk,) = chunks_of(NORMALIZER, "Your balance is $1,234.56 today.", Chunking(language="en-US"))
 
     def heard_before(word: str) -> str:
         return chunk.source[: round(chunk.source_share(chunk.spoken.index(word)) * len(chunk.source))]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
+from lab.chunk_text import chunks_of
 
 pytestmark = pytest.mark.unit
 
@@ -18,8 +19,7 @@ SAME_WORDS = {"oh": "zero", "negative": "minus"}
 
 
 def said(normalizer: Normalizer, written: str, language: str) -> str:
-    chunker = Chunker(normalizer, Chunking(language=language))
-    return " ".join(chunk.spoken for chunk in chunker.push(written) + chunker.flush())
+    return " ".join(chunk.spoken for chunk in chunks_of(normalizer, written, Chunking(language=language)))
 
 
 def expand(template: str) -> list[str]:

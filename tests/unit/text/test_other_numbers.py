@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.others.names import names_of_signs
 from cc_tts.text.others.numbers import say_numbers
 from cc_tts.text.others.signs import say_signs
+from lab.chunk_text import chunks_of
 
 pytestmark = pytest.mark.unit
 
@@ -41,8 +42,7 @@ def test_table_of_signs_and_dates() -> None:
 
 @pytest.mark.parametrize(("says_numbers", "spoken"), [(True, "Drei Anrufe."), (False, "3 Anrufe.")])
 def test_only_engines_that_need_it_get_words(says_numbers: bool, spoken: str) -> None:
-    chunker = Chunker(Normalizer(), Chunking(language="de", says_numbers=says_numbers))
-    (chunk,) = chunker.push("3 Anrufe.") + chunker.flush()
+    (chunk,) = chunks_of(Normalizer(), "3 Anrufe.", Chunking(language="de", says_numbers=says_numbers))
     assert chunk.spoken.lower() == spoken.lower()
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.speech.incremental.text import IncrementalText
-from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.segments import Segmenting
+from lab.chunk_text import chunks_of
 
 pytestmark = pytest.mark.unit
 
@@ -70,8 +71,8 @@ def written_lines() -> Iterator[tuple[str, str]]:
         yield "en-US", row.partition("\t")[0].replace("\\n", "\n").replace("\\\\", "\\")
 
 
-def said(chunker: Chunker, text: str) -> list[str]:
-    return [chunk.spoken for chunk in chunker.push(text) + chunker.flush()]
+def said(normalizer: Normalizer, chunking: Chunking, text: str) -> list[str]:
+    return [chunk.spoken for chunk in chunks_of(normalizer, text, chunking)]
 
 
 def words_of_tokens(normalizer: Normalizer, text: str, language: str, size: int) -> list[str]:
@@ -82,7 +83,7 @@ def words_of_tokens(normalizer: Normalizer, text: str, language: str, size: int)
         while (segment := incremental.take()) is not None:
             if segment.is_spoken:
                 chunking = Chunking(language=language, before=before, markup=segment.markup)
-                words += said(Chunker(normalizer, chunking), segment.text)
+                words += said(normalizer, chunking, segment.text)
                 before += segment.text
     return words
 
@@ -96,7 +97,7 @@ def wrong_lines(
 ) -> list[tuple[str, int, list[str], list[str]]]:
     wrong = []
     for language, text, size in lines:
-        whole = said(Chunker(normalizer, Chunking(language=language)), text)
+        whole = said(normalizer, Chunking(language=language), text)
         tokens = words_of_tokens(normalizer, text, language, size)
         if letters(whole) != letters(tokens):
             wrong.append((text, size, whole, tokens))

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.text.chunker import Chunker, Chunking
 from cc_tts.text.markup.unspoken import AT_BEGINNING, MAX_UNSPOKEN_CHARS, MarkupState, said_of, scan
 from cc_tts.text.normalizer import Normalizer
+from lab.chunk_text import chunks_of
 
 pytestmark = pytest.mark.unit
 
@@ -66,15 +66,12 @@ def test_anything_is_scanned(text: str) -> None:
 
 def test_a_chunk_is_spoken_without_its_reasoning_and_joins_to_the_text() -> None:
     text = "<think>They want 5 things. Be brief.</think>You have 5 new messages. <tool_call>{}</tool_call>"
-    chunker = Chunker(Normalizer(), Chunking())
-    chunks = chunker.push(text) + chunker.flush()
-    assert [chunk.spoken for chunk in chunks] == ["You have five new messages."]
-    assert chunks[0].source + chunker.silent_tail == text
-    (chunk,) = chunks
+    (chunk,) = chunks_of(Normalizer(), text)
+    assert chunk.spoken == "You have five new messages."
+    assert text.startswith(chunk.source)
     assert chunk.source[: round(chunk.source_share(chunk.spoken.index("new")) * len(chunk.source))].endswith("5 ")
 
 
 def test_reasoning_does_not_decide_the_language() -> None:
-    chunker = Chunker(Normalizer(), Chunking())
-    (chunk,) = chunker.push("<think>The user wants the balance in Chinese.</think>您好。") + chunker.flush()
+    (chunk,) = chunks_of(Normalizer(), "<think>The user wants the balance in Chinese.</think>您好。")
     assert (chunk.language, chunk.spoken) == ("zh", "您好。")

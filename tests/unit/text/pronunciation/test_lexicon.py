@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.errors import LexiconMalformed
-from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.pronunciation.lexicon import MAX_ENTRIES, CompiledLexicon, Entry, Lexicon, read_pls, replacements_by
-from cc_tts.text.pronunciation.replacements import READ, Replacement, with_stand_ins
+from cc_tts.text.pronunciation.replacements import READ, Replacement
+from lab.chunk_text import chunks_of
 
 pytestmark = pytest.mark.unit
 
@@ -22,8 +23,7 @@ def compiled(*entries: Entry, language: str = "") -> CompiledLexicon:
 def said(text: str, *lexicons: CompiledLexicon, language: str = "en") -> str:
     """The words of a text that is one chunk."""
     replacements = replacements_by(lexicons, text)
-    chunker = Chunker(Normalizer(), Chunking(language=language, chunk_max_chars=1000), text, replacements)
-    chunks = [*chunker.push(with_stand_ins(text, replacements)), *chunker.flush()]
+    chunks = chunks_of(Normalizer(), text, Chunking(language=language, chunk_max_chars=1000), replacements)
     assert "".join(chunk.source for chunk in chunks) == text
     return " ".join(chunk.spoken for chunk in chunks)
 

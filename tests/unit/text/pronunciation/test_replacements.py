@@ -1,26 +1,24 @@
 """Parts of a text that are said otherwise: no cut goes through them, and the caller's own words stay known."""
 
+from unittest import mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.text.chunker import Chunker, Chunking, TextChunk
+from cc_tts.text import chunker
+from cc_tts.text.chunker import Chunking, TextChunk
 from cc_tts.text.normalizer import Normalizer
-from cc_tts.text.pronunciation.replacements import Replacement, with_stand_ins
+from cc_tts.text.pronunciation.replacements import Replacement
 from cc_tts.voices.inline_ipa import pronounced, pronounced_parts, without_pronunciations
+from lab import chunk_text
 
 pytestmark = pytest.mark.unit
 
 
 def chunks_of(text: str, *replacements: Replacement, slice_chars: int = 1000, **chunking: object) -> list[TextChunk]:
-    chunker = Chunker(Normalizer(), Chunking(**chunking), text, replacements)  # type: ignore[arg-type]
-    encoded = with_stand_ins(text, replacements)
-    found = [
-        chunk
-        for start in range(0, len(encoded), slice_chars)
-        for chunk in chunker.push(encoded[start : start + slice_chars])
-    ]
-    return found + chunker.flush()
+    with mock.patch.object(chunker, "SLICE_CHARS", slice_chars):
+        return chunk_text.chunks_of(Normalizer(), text, Chunking(**chunking), replacements)  # type: ignore[arg-type]
 
 
 def test_words_around_a_replaced_part_are_read_as_ever() -> None:

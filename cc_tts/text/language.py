@@ -78,15 +78,15 @@ def is_unspaced(character: str) -> bool:
     return _UNSPACED.match(character) is not None
 
 
-def detect_language(text: str, *, latin: str | None = None, base: str = "en") -> str:
+def detect_language(text: str, *, latin: str | None = None) -> str:
     """The language of a text, by its script and, for Latin and Cyrillic letters, its words.
 
     At least as many characters of the script must stand there as words of other scripts. Japanese is told from Chinese by
-    its kana. ``latin`` is the language of Latin letters where it is known, by the voice for example; else they are in
-    ``base`` unless their words tell otherwise.
+    its kana. ``latin`` is the language of Latin letters where it is known, by the voice for example; else they are
+    English unless their words tell otherwise.
     """
     told_by_script = "" if text.isascii() else _language_of_script(text)
-    return told_by_script or latin or latin_language_of(text, base)
+    return told_by_script or latin or latin_language_of(text, "en")
 
 
 def _language_of_script(text: str) -> str:

@@ -21,7 +21,6 @@ _TERM = (
 )
 _SIGN = "(?: (?:[<>]=|[-+*/×÷=<>≤≥≠≈x]) |[<>]=|[-+*/×÷=<>≤≥≠≈]|(?<=\\))\\s?(?=\\())"
 _FORMULA = rf"(?<![\w.$£€%^)/-])(?![Nn]/[Aa]\b){_TERM}(?:{_SIGN}{_TERM})++(?![\w%])"
-_VARIABLE_BEFORE = re.compile(r"(?:[A-Za-z]|\))$")
 _LONGEST_NUMBER = 40
 _NUMBER_BEFORE = re.compile(r"\d[\d.,]*$")
 _NUMBER_AFTER = re.compile(r"[\d.,]*\d")

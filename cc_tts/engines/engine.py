@@ -13,7 +13,19 @@ MAX_SPEED: Final = 2.0
 """The bounds of the factor on a voice's natural rate (unmeasured)."""
 
 
-class SpeechStream(Protocol):
+class ChunkStream(Protocol):
+    """Audio that is read while it is made."""
+
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """Report how much audio the listener has not played yet, ms. An engine sets its deadlines by this."""
+
+    def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
+
+    async def cancel(self) -> None:
+        """Stop now and free everything that the stream holds. The iteration ends. Safe to call twice and after the end."""
+
+
+class SpeechStream(ChunkStream, Protocol):
     """One utterance inside an engine.
 
     Text goes in by :meth:`push` and :meth:`end`; audio comes out by ``async for``, in order, ending after the last chunk
@@ -26,11 +38,3 @@ class SpeechStream(Protocol):
 
     def end(self) -> None:
         """Tell the stream that no more text will come."""
-
-    def set_buffered_ms(self, buffered_ms: float) -> None:
-        """Report how much audio the listener has not played yet, ms. The engine sets its deadlines by this."""
-
-    def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
-
-    async def cancel(self) -> None:
-        """Stop now and free everything that the stream holds. The iteration ends. Safe to call twice and after the end."""

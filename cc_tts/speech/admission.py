@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded, QuotaExceeded
-from cc_tts.speech.chunks import ChunkStream, now_ms
+from cc_tts.speech.chunks import now_ms
 from cc_tts.tenants.quotas import Reservation
 
 OVERLOAD_POLL_S: Final = 0.05  # unmeasured
@@ -31,7 +32,7 @@ class Open(Protocol):
 
 
 class AdmittedStream:
-    """A :class:`cc_tts.speech.chunks.ChunkStream` that ``open_stream`` opens, again while the engine or the tenant's share
+    """A :class:`cc_tts.engines.engine.ChunkStream` that ``open_stream`` opens, again while the engine or the tenant's share
     is full. Words and audio come once: after the first, a refusal is raised.
 
     ``hold`` reserves the tenant's share for each attempt, and ``asking`` is around it. The time begins anew as long as

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts.audio import AudioFormat
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.text.chunker import Chunking
 from cc_tts.text.pronunciation.replacements import Replacement
@@ -35,20 +36,6 @@ class SpokenPrompt:
     """The gain from the voice's level to the line's, plus the gain of the prompt."""
     replacements: tuple[Replacement, ...] = ()
     instructions: str = ""
-
-
-class ChunkStream(Protocol):
-    """Line-rate audio of one prompt, during its synthesis."""
-
-    def set_buffered_ms(self, buffered_ms: float) -> None:
-        """Report how much audio the line has not played yet, ms."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
-
-    async def cancel(self) -> None:
-        """Stop and free everything. Safe to call twice and after the end."""
-        ...
 
 
 Synthesise = Callable[[], ChunkStream]

@@ -10,10 +10,11 @@ import msgspec
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.sections.models import TtsConfig
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import NothingToSay
-from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt
+from cc_tts.speech.chunks import ReadyChunks, SpokenPrompt
 from cc_tts.speech.incremental.text import IncrementalText, Segment, segmenting_of
 from cc_tts.speech.prompt import Content, IncrementalContent, TextContent
 from cc_tts.speech.source import SpeechSource

@@ -13,18 +13,19 @@ import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 
 from cc_tts.audio import AudioFormat
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NothingToSay
 from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
 from cc_tts.speech.admission import AdmittedStream
-from cc_tts.speech.chunks import ChunkStream, ReadyChunks, in_pieces, marks_alone, now_ms
+from cc_tts.speech.chunks import ReadyChunks, in_pieces, marks_alone, now_ms
 from cc_tts.speech.prompt import Content, MarkContent, Part, RefusedContent, SilenceContent, TextContent
 from cc_tts.text.characters import has_speech
 
 
 class SequenceStream:
-    """A :class:`cc_tts.speech.chunks.ChunkStream` of parts. Each part is opened by ``open_part``, which the engine may
+    """A :class:`cc_tts.engines.engine.ChunkStream` of parts. Each part is opened by ``open_part``, which the engine may
     refuse for ``overload_wait_ms``. ``is_again``: an earlier attempt has produced nothing.
     """
 

@@ -13,7 +13,7 @@ from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig
 from cc_tts.config.sections.models import MAX_INSTRUCTION_CHARS, TtsConfig
 from cc_tts.config.sections.relay import RelaySettings
-from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, ChunkStream
 from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import (
@@ -34,7 +34,7 @@ from cc_tts.media import tones
 from cc_tts.metrics import Metrics
 from cc_tts.speech.cache.prompt_cache import ready
 from cc_tts.speech.cache.shared_synthesis import CachedSource
-from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, ReadyChunks, SpokenPrompt, fixed
+from cc_tts.speech.chunks import CHUNK_MS, ReadyChunks, SpokenPrompt, fixed
 from cc_tts.speech.incremental.audio import IncrementalAudioStream
 from cc_tts.speech.incremental.stream import IncrementalStream
 from cc_tts.speech.lexicons import Lexicons, replacements_in

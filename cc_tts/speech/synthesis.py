@@ -61,7 +61,7 @@ class TextHere:
 
 
 class Synthesis:
-    """A :class:`cc_tts.speech.chunks.ChunkStream` of one text.
+    """A :class:`cc_tts.engines.engine.ChunkStream` of one text.
 
     ``open_stand_in`` opens a stream of another engine, if there is one. ``tells_chunks``: the engine says of all audio to
     which text chunk it belongs; else only a text without any audio is noticed. ``on_no_audio`` is called for each chunk

@@ -29,7 +29,7 @@ from cc_tts.api.plugs.alignment import Aligner
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompts.utterance import CompletionCause
 from cc_tts.clock import ms_between
-from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CapacityExceeded,
@@ -42,7 +42,6 @@ from cc_tts.errors import (
     TextTooLong,
 )
 from cc_tts.speech.admission import CHUNK_TIMEOUT_S
-from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
 from cc_tts.speech.prompt import Content, IncrementalContent, TextContent, text_of
 from cc_tts.tenants.accounting import UtteranceLine

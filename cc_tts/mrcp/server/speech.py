@@ -21,7 +21,7 @@ from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock, ms_between
 from cc_tts.config.schema import Config
-from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     CcTtsError,
@@ -47,7 +47,6 @@ from cc_tts.mrcp.server.places import place_of
 from cc_tts.mrcp.server.voices import voice_of
 from cc_tts.processes.channel import Message
 from cc_tts.speech.admission import CHUNK_TIMEOUT_S, AdmittedStream
-from cc_tts.speech.chunks import ChunkStream
 from cc_tts.speech.prompt import Content, TextContent, text_of, with_texts
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.ssml import from_ssml

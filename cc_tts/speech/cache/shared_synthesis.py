@@ -25,12 +25,13 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import ClientError
 from cc_tts.media.listener_clock import ListenerClock
 from cc_tts.metrics import Metrics
 from cc_tts.speech.cache.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
-from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpokenPrompt, Synthesise, now_ms
+from cc_tts.speech.chunks import ReadyChunks, SpokenPrompt, Synthesise, now_ms
 
 MAX_UNATTENDED: Final = 2  # unmeasured
 """The most prompts at once that are finished for the cache after all their listeners have left."""
@@ -261,8 +262,8 @@ class SharedSynthesis:
 
 @dataclass(eq=False)
 class Listener:
-    """A :class:`cc_tts.speech.chunks.ChunkStream` of a shared synthesis from its beginning. ``joined``: another listener had
-    started it.
+    """A :class:`cc_tts.engines.engine.ChunkStream` of a shared synthesis from its beginning. ``joined``: another listener
+    had started it.
     """
 
     synthesis: SharedSynthesis

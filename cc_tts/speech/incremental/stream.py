@@ -15,10 +15,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import NothingToSay
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
-from cc_tts.speech.chunks import ChunkStream, marks_alone, now_ms
+from cc_tts.speech.chunks import marks_alone, now_ms
 from cc_tts.speech.incremental.text import Segment
 from cc_tts.speech.prompt import IncrementalContent, RefusedContent, TextContent
 from cc_tts.speech.sequence import SequenceStream

@@ -28,6 +28,7 @@ from cc_tts import atomic_file, logs, wav_file
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.config.sections.prompts import PromptsConfig
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import (
     UNREADABLE,
@@ -45,7 +46,7 @@ from cc_tts.processes.tasks import cancel_all
 from cc_tts.speech.admission import OVERLOAD_POLL_S
 from cc_tts.speech.cache.prompt_cache import as_cached
 from cc_tts.speech.cache.prompt_files import CachedChunk, CachedPrompt
-from cc_tts.speech.chunks import ChunkStream, in_pieces
+from cc_tts.speech.chunks import in_pieces
 from cc_tts.speech.prompt import Content, ReadyContent, SequenceContent, StagedContent, TextContent, UrlContent, text_of
 from cc_tts.speech.ssml import from_ssml
 from cc_tts.speech.staged import audio_file

@@ -19,6 +19,7 @@ from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
 from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.config.sections.models import TtsConfig
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics
@@ -27,7 +28,7 @@ from cc_tts.speech.cache.prompt_cache import (
     prompt_key,
 )
 from cc_tts.speech.cache.shared_synthesis import MAX_UNATTENDED, UNATTENDED_BUFFERED_MS, CachedSource
-from cc_tts.speech.chunks import ChunkStream, SpokenPrompt
+from cc_tts.speech.chunks import SpokenPrompt
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.chunker import Chunking

@@ -10,9 +10,10 @@ import pytest
 
 from cc_tts.audio import AudioFormat
 from cc_tts.config.sections.models import TtsConfig
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineOverloaded, NothingToSay
-from cc_tts.speech.chunks import ChunkStream, ReadyChunks
+from cc_tts.speech.chunks import ReadyChunks
 from cc_tts.speech.incremental.stream import IncrementalStream
 from cc_tts.speech.incremental.text import IncrementalText
 from cc_tts.speech.lexicons import Lexicons

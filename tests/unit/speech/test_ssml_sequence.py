@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from cc_tts.audio import AudioFormat
+from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS
-from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, ReadyChunks
+from cc_tts.speech.chunks import CHUNK_MS, ReadyChunks
 from cc_tts.speech.prompt import Content, MarkContent, Part, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.sequence import SequenceStream
 

@@ -13,7 +13,6 @@ from cc_tts.calls.call_info import CallInfo
 from cc_tts.calls.events import types
 from cc_tts.calls.prompts.speak_events import FIRST_CHUNK, SpeakEvents, TextPlace
 from cc_tts.calls.prompts.utterance import Utterance, UtteranceError
-from cc_tts.engines.engine import ChunkStream
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import LanguageUnsupported
 from cc_tts.speech.admission import AdmittedStream

@@ -114,14 +114,16 @@ class ServerLink:
         """Whether another server could adopt this process."""
         return self._socket is not None
 
-    def read(self, take_media: Callable[[Message, bytes], bool]) -> None:
+    def read(self, take_media: Callable[[Message, bytes], bool], wake: Callable[[], None]) -> None:
         """Read from the server, and from each server after it. ``take_media`` carries out a command and returns true if it
-        is about media; all others become :attr:`commands`. Runs on: the reader thread.
+        is about media; all others become :attr:`commands`, for which ``wake`` ends the wait of the loop. Runs on: the reader
+        thread.
         """
 
         def on_record(message: Message, payload: bytes) -> None:
             if not take_media(message, payload):
                 self.commands.append(message)
+                wake()
 
         channel = self.channel
         while True:

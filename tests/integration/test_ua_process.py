@@ -5,6 +5,7 @@ import dataclasses
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,9 @@ from lab.waiting import until
 from tests.support.captured_logs import capture_logs
 
 pytestmark = [pytest.mark.integration, pytest.mark.both_builds]
+
+IDLE_POLL_MS = 100
+"""That of ``cc_tts.ua.endpoint``, which needs pjsua2."""
 
 
 class Listener:
@@ -100,6 +104,26 @@ async def test_reloads_at_the_same_time_are_all_answered(ua: tuple[UaClient, Lis
     config = config_for(free_ports(2))
     refused = await asyncio.gather(*(client.reload(config, renew_tls=False) for _ in range(3)))
     assert refused == [{}, {}, {}]
+
+
+async def test_an_idle_process_sleeps_and_is_woken_by_each_command(ua: tuple[UaClient, Listener]) -> None:
+    client, _ = ua
+    config = config_for(free_ports(2))
+    await client.start()
+    pid, loop = client.supervisors[0].pid, asyncio.get_running_loop()
+    begun_s, begun = loop.time(), num_waits(pid)
+    await asyncio.sleep(2)
+    assert (num_waits(pid) - begun) / (loop.time() - begun_s) < 30
+    begun_s = loop.time()
+    for _ in range(20):
+        await client.reload(config, renew_tls=False)
+    assert loop.time() - begun_s < 20 * IDLE_POLL_MS / 1000 / 2
+
+
+def num_waits(pid: int | None) -> int:
+    """How often the first thread of a process has waited."""
+    status = Path(f"/proc/{pid}/task/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 async def one_call(client: UaClient, listener: Listener, port: int) -> None:

@@ -54,6 +54,9 @@ class Agent(ABC, Generic[C]):
     def poll(self) -> None:
         """Do one turn of work."""
 
+    def wake(self) -> None:
+        """End the wait of :meth:`poll`, if it can be long. Runs on: the reader thread."""
+
     @abstractmethod
     def stop(self) -> None:
         """End all calls, and close what is open."""

@@ -61,7 +61,7 @@ def run(process: str, make: MakeAgent) -> NoReturn:
         _leave(child.EXIT_NO_START)
 
     link.listen(settings.adoption_socket)
-    threading.Thread(target=link.read, args=(agent.media,), name="reader", daemon=True).start()
+    threading.Thread(target=link.read, args=(agent.media, agent.wake), name="reader", daemon=True).start()
     loop.greet(described)
     is_alone = loop.run(stopping)
     agent.stop()

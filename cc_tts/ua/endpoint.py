@@ -50,8 +50,8 @@ from cc_tts.ua.trace.tracer import SipTracer
 POLL_MS: Final = 4
 """The longest time of one poll of the library, which delays commands and events at most this long; unmeasured."""
 IDLE_POLL_MS: Final = 100
-"""The same while there is no call: messages of SIP and commands of the server end the wait. It is ``MAX_TURN_S`` of the loop,
-by which a silent server is noticed. The process takes 0.4 % of a core, and 0.9 % with waits of 20 ms (measured).
+"""The same while there is no call: messages of SIP and commands of the server end the wait. It is ``MAX_TURN_S`` of the
+loop, by which a silent server is noticed. The process takes 0.4 % of a core, and 0.9 % with waits of 20 ms (measured).
 """
 WATCH_SLOTS: Final = 50
 """Each leg is watched once in this many ticks, one second. Watching all in one tick would delay the media clock."""

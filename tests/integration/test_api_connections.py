@@ -1,6 +1,7 @@
 """Connections to the control API: how many, from whom, and how long one may take for the head of a request."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -165,22 +166,29 @@ async def test_a_client_that_ends_its_side_during_a_request_gets_the_response() 
         assert (await closed(reader)).startswith(b"HTTP/1.1 201 ")
 
 
+@pytest.fixture
+async def patient() -> AsyncIterator[RunningApi]:
+    """One that would wait an hour for the rest of a request."""
+    async with running_api(make_config(header_timeout_s=3600, request_timeout_s=3600)) as running:
+        yield running
+
+
 @pytest.mark.parametrize("sent", [b"", HALF, POST % (100, ORIGINATE), GET + HALF])
-async def test_a_client_that_ends_its_side_within_a_request_is_closed(api: RunningApi, sent: bytes) -> None:
-    async with asyncio.timeout(PATIENCE_S), api.connect() as (reader, writer):
+async def test_a_client_that_ends_its_side_within_a_request_is_closed(patient: RunningApi, sent: bytes) -> None:
+    async with patient.connect() as (reader, writer):
         writer.write(sent)
         writer.write_eof()
         assert (await closed(reader)).count(b"HTTP/1.1 200 OK") == sent.count(GET)
-    assert not api.registry.requests
+    assert not patient.registry.requests
 
 
 @pytest.mark.parametrize("path", [b"/v1/events", b"/v1/audio/speech"])
-async def test_a_stream_ends_when_its_client_ends_its_side(api: RunningApi, path: bytes) -> None:
+async def test_a_stream_ends_when_its_client_ends_its_side(patient: RunningApi, path: bytes) -> None:
     body = b'{"input": "one two three", "response_format": "pcm"}'
     speech = POST.replace(b"/v1/calls", path) % (len(body), body)
     events = GET.replace(b"/healthz", path).replace(b"\r\n\r\n", b"\r\nAccept: text/event-stream\r\n\r\n")
-    async with asyncio.timeout(PATIENCE_S), api.connect() as (reader, writer):
+    async with patient.connect() as (reader, writer):
         writer.write(events if path == b"/v1/events" else speech)
         writer.write_eof()
         assert not (await closed(reader)).endswith(b"0\r\n\r\n"), "what is cut off must not look whole"
-    await until(lambda: not api.registry.services.events.num_subscribers)
+    await until(lambda: not patient.registry.services.events.num_subscribers)

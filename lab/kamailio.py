@@ -252,9 +252,7 @@ class ProxiedCaller(RawCaller):
     async def until_heard(self, count: int = 6) -> None:
         """Wait for so many RTP packets."""
         wanted = len(self.ear.packets) + count
-        async with asyncio.timeout(PATIENCE_S):
-            while len(self.ear.packets) < wanted:  # noqa: ASYNC110 - packets are no event
-                await asyncio.sleep(0.02)
+        await until(lambda: len(self.ear.packets) >= wanted)
 
     async def hears(self, during_s: float = 0.3) -> int:
         """RTP packets that come within this time."""

@@ -1,6 +1,5 @@
 """Third parties: where they are, free ports for them, and SIPp."""
 
-import asyncio
 import re
 import shutil
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from lab import needs
 from lab.children import Child
 from lab.ports import HOST, free_ports
-from lab.waiting import PATIENCE_S
+from lab.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = ROOT / "sip" / "scenarios"
@@ -27,9 +26,7 @@ async def until_listening(port: int, *, tcp: bool, timeout_s: float = PATIENCE_S
     """Wait until somebody listens on a port of the loopback interface."""
     table = Path("/proc/net/tcp" if tcp else "/proc/net/udp")
     wanted = f"0100007F:{port:04X}" + (" 00000000:0000 0A" if tcp else "")
-    async with asyncio.timeout(timeout_s):
-        while wanted not in table.read_text():  # noqa: ASYNC110, ASYNC240 - a look at procfs, which does not block
-            await asyncio.sleep(0.02)
+    await until(lambda: wanted in table.read_text(), timeout_s)
 
 
 class Sipp:

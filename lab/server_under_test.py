@@ -23,7 +23,7 @@ from lab.audio_match import Samples, read_wav
 from lab.children import Child
 from lab.ports import HOST, free_ports
 from lab.settings import in_environment, with_settings
-from lab.waiting import PATIENCE_S, exactly
+from lab.waiting import PATIENCE_S, exactly, until
 
 READY_TIMEOUT_S = 90.0
 END_TIMEOUT_S = 20.0
@@ -375,6 +375,14 @@ class Server:
     async def get_text(self, path: str) -> tuple[int, str]:
         async with self.http.get(self.url + path) as answer:
             return answer.status, await answer.text()
+
+    async def until_metrics(self, line: str) -> None:
+        """Wait until its metrics have this line."""
+
+        async def has_it() -> bool:
+            return line in (await self.get_text("/metrics"))[1]
+
+        await until(has_it)
 
     async def get_bytes(self, path: str) -> tuple[int, bytes]:
         async with self.http.get(f"{self.url}{path}") as response:

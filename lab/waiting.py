@@ -1,6 +1,7 @@
 """Waiting for what must come. How long it takes is no measure of anything: the machine may be busy with other things."""
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -12,9 +13,9 @@ POLL_S: Final = 0.01
 
 
 async def until(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
-    """Wait until it holds, for what no event tells of."""
+    """Wait until it holds, or what it returns to wait for does; for what no event tells of."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
+        while not (await found if inspect.isawaitable(found := condition()) else found):  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
 
 

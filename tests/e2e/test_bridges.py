@@ -21,7 +21,7 @@ from lab.ports import HOST
 from lab.raw_rtp import Address, RtpPeer
 from lab.raw_sip import SDP, RawCaller, RawPeer
 from lab.server_under_test import EventLog, Json, Server
-from lab.waiting import PATIENCE_S
+from lab.waiting import until
 from tests.e2e.test_call_audio import MAX_TRIES, missing_in, noise, say
 from tests.e2e.test_keys_by_info import ALLOWS_INFO, PLAIN
 from tests.e2e.test_recording import channels, saved
@@ -162,9 +162,7 @@ async def test_each_gets_the_keys_of_the_other_but_for_secret_ones(pair: Pair) -
     await pair.log.wait("call.gather_complete")
     await first.phone.press(first.to, "9")
     await pair.log.wait("call.dtmf", digit="9")
-    async with asyncio.timeout(PATIENCE_S):
-        while keys_of(second.phone) != "79":  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.05)
+    await until(lambda: keys_of(second.phone) == "79")
 
 
 def keys_of(phone: Phone) -> str:

@@ -8,7 +8,7 @@ import pytest
 from cc_tts.ua import pjsua2_build
 from lab.raw_sip import SDP, Answer, RawCaller, RawPeer, RtpEar
 from lab.server_under_test import Server
-from lab.waiting import PATIENCE_S
+from lab.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.e2e
 
@@ -66,9 +66,7 @@ async def test_packets_are_as_long_as_the_offer_allows(server: Server, times: st
     async with RtpEar() as ear, RawCaller("long", server.sip_port) as caller:
         caller.send("INVITE", body=SDP.format(port=ear.port, formats="0 101").replace("a=ptime:20", times))
         await caller.acknowledge(200)
-        async with asyncio.timeout(PATIENCE_S):
-            while len(ear.packets) < 20:  # noqa: ASYNC110 - nothing tells of a packet
-                await asyncio.sleep(0.02)
+        await until(lambda: len(ear.packets) >= 20)
         assert (await caller.bye()).status == 200
     assert {len(payload) for payload in ear.payloads} == {payload_bytes}
 

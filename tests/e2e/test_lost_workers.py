@@ -101,9 +101,7 @@ async def is_degraded(server: Server, wanted: float) -> bool:
 
 
 async def until_degraded(server: Server, wanted: float) -> None:
-    async with asyncio.timeout(60):
-        while not await is_degraded(server, wanted):  # noqa: ASYNC110 - it is asked until it says so
-            await asyncio.sleep(0.01)
+    await until(lambda: is_degraded(server, wanted))
 
 
 async def test_without_a_fallback_sip_says_what_readyz_says(tmp_path: Path) -> None:

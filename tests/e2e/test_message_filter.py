@@ -18,7 +18,7 @@ from lab.configured import Lend, is_running, logged, server_with, ua_pid, until_
 from lab.ports import HOST
 from lab.raw_sip import SDP, Answer, RawCaller, RawPeer, options, repeated
 from lab.server_under_test import Json, Server
-from lab.waiting import PATIENCE_S, until
+from lab.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(240)]
 
@@ -669,9 +669,7 @@ async def test_registrars_that_answer_strangely(tmp_path: Path, answers: tuple[s
 
 async def is_registered(server: Server, trunk: str) -> None:
     wanted = f'cctts_trunk_registered{{trunk="{trunk}"}} 1.0'
-    async with asyncio.timeout(PATIENCE_S):
-        while wanted not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.05)
+    await server.until_metrics(wanted)
 
 
 async def answer_the_rest(registrar: RawPeer) -> None:

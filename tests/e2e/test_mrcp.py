@@ -312,9 +312,7 @@ async def test_other_resources_get_port_0_and_the_call_stays(lend: Lend) -> None
 
 async def ended(server: Server, agent: SipAgent) -> None:
     """The sessions that are left end since nobody connects to them."""
-    async with asyncio.timeout(PATIENCE_S):
-        while "cctts_mrcp_sessions 0.0" not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.05)
+    await server.until_metrics("cctts_mrcp_sessions 0.0")
     agent.close()
 
 

@@ -164,9 +164,7 @@ async def test_a_collector_that_is_silent_keeps_no_call_from_its_end(lend: Lend)
                 re.search(r'^cctts_quality_reports_total\{result="refused"\} [1-9]', metrics, re.MULTILINE) is not None
             )
 
-        async with asyncio.timeout(TIMEOUT_S):
-            while not await refused():  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(0.1)
+        await until(refused, TIMEOUT_S)
 
 
 async def test_how_loud_a_call_is(server: Server) -> None:

@@ -152,12 +152,12 @@ async def test_the_channels_do_not_drift_apart(server: Server, tmp_path: Path) -
     drifts: list[int] = []
     for _ in range(MAX_TRIES):
         found = await lags(server, tmp_path, 6.0)
-        assert all(0 < each < 4000 for each in found)
         drifts.append(found[-1] - found[0])
         if len(set(found)) == 1:
-            break
+            assert 0 < found[0] < 4000
+            return
     alike = {each > 0 for each in drifts} in ({True}, {False}) and max(map(abs, drifts)) <= 1.5 * min(map(abs, drifts))
-    assert not alike or drifts[-1] == 0, drifts
+    assert not alike, drifts
 
 
 @pytest.mark.slow

@@ -48,9 +48,7 @@ class ServiceManager:
 
     async def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
         try:
-            async with asyncio.timeout(TIMEOUT_S):
-                while not condition(self.lines):  # noqa: ASYNC110 - a reader of the loop fills the list
-                    await asyncio.sleep(0.02)
+            await until(lambda: condition(self.lines), TIMEOUT_S)
         except TimeoutError:
             raise TimeoutError(f"said were only {self.lines}") from None
         return self.lines

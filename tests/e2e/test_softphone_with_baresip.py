@@ -1,6 +1,5 @@
 """The softphone against baresip: an independent phone hears our keys, and we hear its voice."""
 
-import asyncio
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from lab import audio_match
 from lab.baresip import Baresip
 from lab.ports import HOST
 from lab.softphone import SoftphoneProcess
+from lab.waiting import until
 from tests.e2e.quiet import until_quiet
 from tests.e2e.signals import voice_like
 
@@ -22,9 +22,7 @@ SLIP_MS = 500.0
 
 async def until_logged(phone: Baresip, texts: list[str], timeout_s: float = 10.0) -> None:
     try:
-        async with asyncio.timeout(timeout_s):
-            while not all(text in phone.log for text in texts):  # noqa: ASYNC110 - another process's log
-                await asyncio.sleep(0.05)
+        await until(lambda: all(text in phone.log for text in texts), timeout_s)
     except TimeoutError:
         pytest.fail(f"baresip did not report {texts}:\n{phone.log[-3000:]}")
 

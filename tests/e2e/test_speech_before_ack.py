@@ -12,7 +12,6 @@ from lab.configured import Lend, logged, of_kind
 from lab.raw_rtp import RtpPeer
 from lab.raw_sip import SDP, RawCaller
 from lab.server_under_test import Server
-from lab.waiting import PATIENCE_S
 from tests.e2e.test_line_timing import is_loud
 from tests.e2e.test_lost_workers import AUTO, worker_pid
 
@@ -104,9 +103,7 @@ async def test_a_caller_who_goes_before_the_ack_leaves_nothing_behind(neural: Se
         await neural.until_terminated()
         assert of_kind(log.events, "speak.started") == []
         assert not any(is_loud(packet.payload) for packet in phone.heard)
-    async with asyncio.timeout(PATIENCE_S):
-        while 'cctts_engine_streams{worker="worker"} 0.0' not in (await neural.get_text("/metrics"))[1]:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await neural.until_metrics('cctts_engine_streams{worker="worker"} 0.0')
     assert "Traceback" not in neural.log
     assert logged(neural, "report_failed") == []
 

@@ -29,6 +29,7 @@ from cc_tts.errors import ConfigError
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
 from cc_tts.processes.supervisor import Supervisor
 from lab.piper_voice import make_piper_voice
+from lab.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -89,9 +90,7 @@ async def test_espeak_goes_on_for_a_killed_worker_which_comes_back(engine: Worke
     assert len(await speaking) > 60 * 22_050
     assert engine.not_ready_because("cmn") is None  # the other engine goes on
     assert len(await pcm_of(engine, "en-us", "one"))
-    async with asyncio.timeout(60):
-        while engine.degraded_because is not None:  # noqa: ASYNC110 - what another process tells has no event to wait for
-            await asyncio.sleep(0.05)
+    await until(lambda: engine.degraded_because is None)
     assert len(await pcm_of(engine, HIBARI, "Hello."))
 
 

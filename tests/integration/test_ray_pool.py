@@ -29,6 +29,7 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.worker.client import WorkerEngine
 from lab import needs
 from lab.ports import free_ports
+from lab.waiting import until
 
 pytestmark = [
     pytest.mark.integration,
@@ -204,9 +205,7 @@ class Server:
 
     async def until(self, holds: Callable[[], object]) -> None:
         try:
-            async with asyncio.timeout(WITHIN_S):
-                while not holds():  # noqa: ASYNC110 - of another process
-                    await asyncio.sleep(0.05)
+            await until(holds, WITHIN_S)
         except TimeoutError:
             raise AssertionError((self.ready(), self.links.faults, self.link.reason)) from None
 

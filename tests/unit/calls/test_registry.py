@@ -30,19 +30,16 @@ from cc_tts.speech.admission import OVERLOAD_POLL_S
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from cc_tts.vad.client import SpeechNotHeard
+from lab.waiting import until
 from tests.fakes.exchange import Exchange
 from tests.fakes.fake_ua import invite_of
 from tests.support.captured_logs import capture_logs
 
 pytestmark = pytest.mark.unit
 
-TIMER_TIMEOUT_S = 10.0
-
 
 async def until_asked(exchange: Exchange, command: str) -> None:
-    async with asyncio.timeout(TIMER_TIMEOUT_S):
-        while not exchange.ua.commands(command):  # noqa: ASYNC110 - a fake tells nobody
-            await asyncio.sleep(0.005)
+    await until(lambda: exchange.ua.commands(command))
 
 
 async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> None:

@@ -35,7 +35,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon
 from cc_tts.tracing.span import Span
 from cc_tts.tracing.tracer import Tracer
-from lab.waiting import PATIENCE_S
+from lab.waiting import until
 from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.unit
@@ -64,9 +64,7 @@ class Bench:
 
     async def until(self, kind: type[Message], *, num: int = 1) -> Message:
         found: Callable[[], list[Message]] = lambda: [each for each in self.told if isinstance(each, kind)]  # noqa: E731
-        async with asyncio.timeout(PATIENCE_S):
-            while len(found()) < num:  # noqa: ASYNC110 - no event tells of it
-                await asyncio.sleep(0.01)
+        await until(lambda: len(found()) >= num)
         return found()[num - 1]
 
 
@@ -204,9 +202,7 @@ async def test_a_lexicon_goes_with_its_session_though_that_ends_before_it_was_re
     process = process_with(Metrics())
     process.take(DefineLexicon(1, "mrcp_1", "session:a"), PLS)
     process.take(Sessions(0, "mrcp_1"), b"")
-    async with asyncio.timeout(2):
-        while not num_compiled:  # noqa: ASYNC110 - no event tells of it
-            await asyncio.sleep(0.01)
+    await until(lambda: num_compiled)
     await asyncio.sleep(0.05)
     gc.collect()
     assert not compiled

@@ -26,6 +26,7 @@ from cc_tts.speech.cache.prompt_files import (
     from_file,
     to_file,
 )
+from lab.waiting import until
 from tests.support.captured_logs import capture_logs
 from tests.support.memory import held_bytes
 
@@ -313,9 +314,7 @@ async def test_what_the_disk_refused_is_written_when_it_takes_files_again(
 
     monkeypatch.setattr(atomic_file, "write", sometimes_full)
     keep(kept, 1)
-    async with asyncio.timeout(10):
-        while key(1) not in kept.files:  # noqa: ASYNC110 - the cache tells nobody
-            await asyncio.sleep(0)
+    await until(lambda: key(1) in kept.files)
     await kept.files.stop()
     assert kept.metrics.registry.get_sample_value("cctts_file_unwritable", {"key": "cache.disk_dir"}) == 0
     assert [line["event"] for line in logged if line["event"].startswith("prompt_cache_w")] == [

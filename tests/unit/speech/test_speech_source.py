@@ -131,7 +131,7 @@ async def test_a_front_end_that_fails_leaves_nobody_waiting(monkeypatch: pytest.
             raise ValueError("broken")
         return ()
 
-    monkeypatch.setattr("cc_tts.text.chunker.Chunker.push", broken)
+    monkeypatch.setattr("cc_tts.text.sentences.SentenceSplitter.push", broken)
     with pytest.raises(EngineFailed):
         await read(source, TextContent("This is a sentence. " * 100))
     assert engine.streams[0].is_cancelled

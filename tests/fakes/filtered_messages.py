@@ -98,7 +98,7 @@ class FakeLeg:
         self.ends: list[tuple[RemoteReason, ...]] = []
         self.notified: list[Notification] = []
         self.num_lost = 0
-        self.unreadable: list[str] = []
+        self.not_read: list[str] = []
         self.dtmf = self.refer = self
         self.referral = FakeReferral(self)
 
@@ -112,8 +112,8 @@ class FakeLeg:
         self.notified.append(notification)
         return self.has_referred
 
-    def refused(self, response: str) -> None:
-        self.unreadable.append(response)
+    def unreadable(self, response: str) -> None:
+        self.not_read.append(response)
 
 
 class FakeReferral:

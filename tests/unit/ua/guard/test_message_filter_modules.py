@@ -124,7 +124,7 @@ def test_a_response_with_two_of_a_header_that_may_come_once_is_dropped(filtered:
     filtered.leg.dialog = ("c", "")  # a call that we place
     assert filtered.drops("200", "INVITE", "To: <sip:a@b>", body=GOOD)
     assert filtered.policy.take_refused()["malformed"].sources == {HOST}
-    assert [text.partition("\r\n")[0] for text in filtered.leg.unreadable] == ["SIP/2.0 200 Text"]
+    assert [text.partition("\r\n")[0] for text in filtered.leg.not_read] == ["SIP/2.0 200 Text"]
 
 
 def test_info_is_answered_here(filtered: Filtered) -> None:

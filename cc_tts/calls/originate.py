@@ -175,7 +175,7 @@ class OutgoingCalls:
             metadata=request.metadata,
             client_state=request.client_state,
             webhook=request.webhook,
-            disclosure=self._disclosure_of(request),
+            disclosure=request.disclosure or Disclosure.of(self._services.config.calls.disclosure),
             tenant=request.tenant,
             trunk=request.trunk or "",
             referral=request.referral,
@@ -213,23 +213,18 @@ class OutgoingCalls:
     def _check_speech(self, request: OriginateRequest, call: Call) -> None:
         if request.voice is not None:
             self._services.source.check_defaults(call.defaults)
-        self._check_disclosure(request)
+        if call.disclosure is not None:
+            self._check_disclosure(call.disclosure, request)
         if request.prompt is not None:
             call.player.check(request.prompt, call.defaults)
 
-    def _check_disclosure(self, request: OriginateRequest) -> None:
-        disclosure = self._disclosure_of(request)
-        if disclosure is None:
-            return
+    def _check_disclosure(self, disclosure: Disclosure, request: OriginateRequest) -> None:
         try:
             self._services.source.check(self._services.staged.resolved(disclosure.content, request.tenant))
         except ClientError as error:
             if request.disclosure is None:
                 raise DisclosureFailed(f"calls.disclosure: {error.detail}") from error
             raise Unprocessable.about(FieldError("/disclosure", error.detail)) from None
-
-    def _disclosure_of(self, request: OriginateRequest) -> Disclosure | None:
-        return request.disclosure or Disclosure.of(self._services.config.calls.disclosure)
 
 
 def _named(display_name: str | None, caller: str) -> str:

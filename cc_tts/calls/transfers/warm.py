@@ -70,15 +70,14 @@ class _CallerSide(Follower):
 
 
 class WarmTransfer(AnyTransfer):
-    """A warm transfer. The caller hears ``music``, unless the request has some."""
+    """A warm transfer. The caller hears the music of the configuration, unless the request has some."""
 
+    _call: Call
     _request: WarmRequest
 
-    def __init__(self, call: Call, request: WarmRequest, *, music: Prompt, outgoing: OutgoingCalls) -> None:
+    def __init__(self, call: Call, request: WarmRequest, outgoing: OutgoingCalls) -> None:
         super().__init__(call, request, "warm")
         self.agent: Call | None = None
-        self._caller = call
-        self._music = music
         self._outgoing = outgoing
         self._step: Literal["dial", "brief", "accept", "join"] = "dial"
         self._brief: Utterance | None = None
@@ -95,9 +94,10 @@ class WarmTransfer(AnyTransfer):
 
     def begin(self) -> None:
         """Start the caller's prompts and call the agent."""
+        music = self._request.music or _default_music(self._call.services.config.transfer.music)
 
         def wait() -> None:
-            for prompt in filter(None, (self._request.prompt, _unceasing(self._request.music or self._music))):
+            for prompt in filter(None, (self._request.prompt, _unceasing(music))):
                 self._heard.append(self._call.speak(prompt))
 
         try:
@@ -174,7 +174,7 @@ class WarmTransfer(AnyTransfer):
         request = self._request
         bridge = bridge_to(self.agent.id, on_hangup=request.on_hangup, client_state=request.client_state)
         try:
-            self._caller.bridge.begin(self.agent.bridge, bridge)
+            self._call.bridge.begin(self.agent.bridge, bridge)
         except CcTtsError as error:
             log.warning("transfer_failed", call_id=self._call.id, transfer_id=self.id, code=error.code)
             self._fail("unknown")
@@ -226,11 +226,10 @@ def begin(call: Call, request: WarmRequest, outgoing: OutgoingCalls) -> WarmTran
         LineUnsupported: it came by a line without SIP.
         CcTtsError: as :meth:`.Call.speak`, of a prompt, and as :meth:`.OutgoingCalls.place`.
     """
-    config = call.services.config
     call.check_sip("bridge")
-    check_target(request.to, config)
+    check_target(request.to, call.services.config)
     call.bridge.check()
-    return run(call, WarmTransfer(call, request, music=_default_music(config.transfer.music), outgoing=outgoing))
+    return run(call, WarmTransfer(call, request, outgoing))
 
 
 def _default_music(music: str) -> Prompt:

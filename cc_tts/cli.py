@@ -498,7 +498,7 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     import asyncio
 
     from cc_tts import logs, startup
-    from cc_tts.doctor import in_force
+    from cc_tts.doctor.config_command import in_force
     from cc_tts.doctor.software import require_pjsua2
 
     logs.configure(level="critical", json=False, process="check-config")
@@ -508,7 +508,7 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     warnings += require_pjsua2(config)
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
-    for line in in_force.lines(config):
+    for line in in_force(config):
         print(line)
     return 0
 

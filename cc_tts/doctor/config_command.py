@@ -1,10 +1,13 @@
-"""``cc-tts config``: write the configuration files that come with cc-tts; name the files that a backup has to have."""
+"""``cc-tts config``: write the configuration files that come with cc-tts; name the files that a backup has to have. For
+``cc-tts check-config``: the configuration in force.
+"""
 
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cc_tts.config.load import named_paths
 from cc_tts.config.schema import Config
@@ -48,3 +51,32 @@ def kept(config: Config) -> Iterator[tuple[str, Path]]:
     for key, path in named_paths(config):
         if key.rpartition(".")[2] not in _MADE_AGAIN:
             yield key, path
+
+
+def in_force(config: Config) -> Iterator[str]:
+    """Yield the lines of the configuration in force, every key with its value, but no secrets: each section, and each table
+    with a name, such as a route.
+    """
+    tables = [(key.name, getattr(config, key.name)) for key in fields(config)]
+    for name, section in tables:
+        if isinstance(section, dict):
+            tables += [(f'{name}."{each}"', table) for each, table in section.items()]
+            continue
+        yield f"[{name}]"
+        for key in fields(section):
+            value = getattr(section, key.name)
+            if isinstance(value, dict) and any(map(is_dataclass, value.values())):
+                tables.append((f"{name}.{key.name}", value))
+            else:
+                yield f"{key.name} = {_shown(key.name, value, is_secret=not key.repr)}"
+        yield ""
+
+
+def _shown(key: str, value: Any, *, is_secret: bool) -> str:
+    if key == "tokens":
+        return f"{len(value)} configured"
+    if is_secret:
+        return "(set)" if value else "(empty)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(list(value)) if isinstance(value, tuple) else repr(value)

@@ -454,13 +454,13 @@ class Server:
         logs.set_level(config.log.level)
         self.registry.services.reload(config)
         self.webhooks.reload(config.webhooks)
-        await self._load_prompts()
-        await self._refresh_voices()
         self.engine.elsewhere.generations = config.tts.generations
         self.mrcp.reload(config)
-        refused = await self.ua.reload(self._config, renew_tls=renew_tls)  # with log levels that were changed meanwhile
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
+        refused = await self.ua.reload(self._config, renew_tls=renew_tls)  # with log levels that were changed meanwhile
+        await self._load_prompts()  # last: what waits for disks and workers keeps no token valid
+        await self._refresh_voices()
         if config.log.level != before.log.level:
             needs_restart.append("log.level of the engine's workers")
         needs_restart += refused

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
+from lab.waiting import PATIENCE_S
+
 END_TIMEOUT_S = 10.0
 
 
@@ -59,7 +61,7 @@ class Child:
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
 
-    async def wait(self, timeout_s: float) -> int:
+    async def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Exit status; TimeoutError with the end of the log when it does not come."""
         try:
             return await asyncio.wait_for(self._process.wait(), timeout_s)

@@ -128,7 +128,7 @@ async def engine_pcm(text: str, folder: Path) -> Samples:
     path = folder / "said.wav"
     argv = [sys.executable, "-m", "cc_tts.cli", "say", text, "-o", str(path), "--voice", "en-us", "--rate", "8000"]
     child = await Child.start(argv, log_path=folder / "say.log")
-    assert await child.wait(60) == 0, child.log
+    assert await child.wait() == 0, child.log
     _said[text] = read_wav(path)[0]
     return _said[text]
 

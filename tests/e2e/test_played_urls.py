@@ -14,6 +14,7 @@ from aiohttp import web
 from lab.raw_sip import invite_once
 from lab.server_under_test import Server
 from lab.softphone import SoftphoneProcess
+from tests.support.served_app import served_app
 
 pytestmark = pytest.mark.e2e
 
@@ -51,17 +52,9 @@ def tone(seconds: float) -> bytes:
 @pytest_asyncio.fixture(loop_scope="session")
 async def media() -> AsyncIterator[Media]:
     media = Media()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", media.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    media.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served_app(web.get("/{path:.*}", media.answer)) as port:
+        media.url = f"http://127.0.0.1:{port}"
         yield media
-    finally:
-        await runner.cleanup()
 
 
 async def play(server: Server, call_id: str, log: Any, **body: Any) -> dict[str, Any]:

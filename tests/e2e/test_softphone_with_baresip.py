@@ -20,9 +20,9 @@ LEAD = np.zeros(8000, np.int16)
 SLIP_MS = 500.0
 
 
-async def until_logged(phone: Baresip, texts: list[str], timeout_s: float = 10.0) -> None:
+async def until_logged(phone: Baresip, texts: list[str]) -> None:
     try:
-        await until(lambda: all(text in phone.log for text in texts), timeout_s)
+        await until(lambda: all(text in phone.log for text in texts))
     except TimeoutError:
         pytest.fail(f"baresip did not report {texts}:\n{phone.log[-3000:]}")
 

@@ -189,7 +189,7 @@ async def test_command_line_prints_one_json_document(tmp_path: Path) -> None:
     child = await run_command_line(
         f"sip:bot@{HOST}:{peer.port}", "--json", "--duration", "1", "--header", "X-Foo: bar", log_path=tmp_path / "out"
     )
-    assert await child.wait(30) == 0
+    assert await child.wait() == 0
     await peer.passed()
     report = json.loads(child.log)
     assert report["ending"]["by"] == "us"
@@ -200,7 +200,7 @@ async def test_command_line_prints_one_json_document(tmp_path: Path) -> None:
 async def test_command_line_prints_a_table(tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_hangup", folder=tmp_path, audio=audio_file(tmp_path), pause_ms=300)
     child = await run_command_line(f"sip:bot@{HOST}:{peer.port}", "--quiet", log_path=tmp_path / "out")
-    assert await child.wait(30) == 0
+    assert await child.wait() == 0
     await peer.passed()
     assert "200 to first speech" in child.log
     assert "they hung up" in child.log
@@ -209,7 +209,7 @@ async def test_command_line_prints_a_table(tmp_path: Path) -> None:
 async def test_command_line_refused_is_status_1(tmp_path: Path) -> None:
     peer = await Sipp.answer("uas_refuse", folder=tmp_path)
     child = await run_command_line(f"sip:bot@{HOST}:{peer.port}", "--quiet", log_path=tmp_path / "out")
-    assert await child.wait(30) == 1
+    assert await child.wait() == 1
     await peer.passed()
     assert "refused: 503 Service Unavailable" in child.log
 
@@ -219,7 +219,7 @@ async def test_command_line_nobody_there_is_status_2(tmp_path: Path, transport: 
     child = await run_command_line(
         f"sip:bot@{HOST}:{free_ports()}", "--timeout", "1", "--transport", transport, log_path=tmp_path / "out"
     )
-    assert await child.wait(30) == 2
+    assert await child.wait() == 2
     assert "unreachable" in child.log
 
 
@@ -231,5 +231,5 @@ async def test_command_line_ends_cleanly_every_time(tmp_path: Path) -> None:
         child = await run_command_line(
             f"sip:bot@{HOST}:{peer.port}", "--json", "--duration", "200ms", log_path=tmp_path / f"run{number}"
         )
-        assert await child.wait(30) == 0, f"run {number}: {child.log}"
+        assert await child.wait() == 0, f"run {number}: {child.log}"
         await asyncio.wait_for(peer.passed(), PATIENCE_S)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from aiohttp import web
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.cluster.leases import TenantLeases
@@ -16,11 +15,12 @@ from cc_tts.pool.app import build_app
 from cc_tts.pool.hosts import HostStatus, WorkerNotFound
 from cc_tts.pool.state import PoolState
 from lab.configured import logged, server_with
-from lab.ports import HOST, free_ports
+from lab.ports import HOST
 from lab.raw_sip import RawCaller, invite_once
 from lab.server_under_test import GREETING
 from lab.waiting import until
 from tests.e2e.test_reload import change, reload
+from tests.support.served_app import served
 
 pytestmark = pytest.mark.e2e
 
@@ -96,18 +96,15 @@ class NoHosts:
 
 @contextlib.asynccontextmanager
 async def a_pool(tenants: Mapping[str, TenantConfig]) -> AsyncIterator[str]:
-    clock, port = MonotonicClock(), free_ports()
+    clock = MonotonicClock()
     leases = TenantLeases(tenants, clock=clock)
     state = PoolState(cast("Any", NoHosts()), clock=clock, first_audio_target_ms=300.0, leases=leases)
-    runner = web.AppRunner(build_app(state, token=""), access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    await web.TCPSite(runner, HOST, port).start()
-    state.start()
-    try:
-        yield f"http://{HOST}:{port}"
-    finally:
-        await state.stop()
-        await runner.cleanup()
+    async with served(build_app(state, token="")) as port:
+        state.start()
+        try:
+            yield f"http://{HOST}:{port}"
+        finally:
+            await state.stop()
 
 
 async def test_a_node_keeps_to_its_share_when_the_pool_is_away(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from lab.waiting import until
 from tests.support.example_campaign import HEADER, SCRIPT, campaign, results_in, run_campaign
+from tests.support.served_app import served
 
 pytestmark = pytest.mark.integration
 
@@ -136,15 +136,15 @@ async def calling(
     server: FullServer, people: bytes, folder: Path, **how: Any
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     async with (
-        TestServer(server.app) as running,
-        campaign(str(running.make_url("/")), people, folder, **how) as process,
+        served(server.app) as port,
+        campaign(f"http://127.0.0.1:{port}/", people, folder, **how) as process,
     ):
         yield process
 
 
 async def results_of(server: FullServer, folder: Path) -> list[str]:
-    async with TestServer(server.app) as running:
-        rows = await run_campaign(str(running.make_url("/")), f"{ANN}\n", folder)
+    async with served(server.app) as port:
+        rows = await run_campaign(f"http://127.0.0.1:{port}/", f"{ANN}\n", folder)
     assert [",".join(who) for *who, _ in rows] == [ANN]
     return [result for *_, result in rows]
 
@@ -187,10 +187,10 @@ async def test_who_is_busy_or_away_is_called_again(
 
 async def test_nobody_is_called_outside_the_calling_hours(tmp_path: Path) -> None:
     server = FullServer()
-    async with TestServer(server.app) as running:
+    async with served(server.app) as port:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3):
-                await run_campaign(str(running.make_url("/")), f"{ANN}\n", tmp_path, hours=(24, 24))
+                await run_campaign(f"http://127.0.0.1:{port}/", f"{ANN}\n", tmp_path, hours=(24, 24))
     assert server.num_placed == 0
 
 

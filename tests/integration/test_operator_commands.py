@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from cc_tts import cli, logs
 from cc_tts.api.admin.operations import Operations, Process, Reloaded, SpeechWorker
@@ -20,6 +19,7 @@ from cc_tts.errors import ConfigError
 from cc_tts.processes.peer import ProcessState
 from tests.fakes.running_api import RunningApi, make_config, running_api
 from tests.support.captured_logs import capture_logs
+from tests.support.served_app import served_app
 
 pytestmark = pytest.mark.integration
 
@@ -240,10 +240,8 @@ async def test_a_server_of_something_else(run: Run) -> None:
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(text="<html>It works</html>", content_type="text/html")
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    async with TestServer(app) as other:
-        status, printed, complaint = await run("status", server=f"127.0.0.1:{other.port}")
+    async with served_app(web.get("/{path:.*}", answer)) as port:
+        status, printed, complaint = await run("status", server=f"127.0.0.1:{port}")
     assert (status, printed) == (1, "")
     assert "it is no control API of cc-tts" in complaint
     assert len(complaint.splitlines()) == 1

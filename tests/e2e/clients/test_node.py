@@ -21,7 +21,7 @@ async def seen_by(node: tuple[str, str], program: str, *arguments: str, folder: 
     command, packages = node
     path = str(Path(__file__).with_name(program))
     child = await Child.start([command, path, packages, *arguments], log_path=folder / "node.log", cwd=folder)
-    assert await child.wait(60) == 0, child.log
+    assert await child.wait() == 0, child.log
     return {each["step"]: each for each in map(json.loads, child.log.splitlines())}
 
 

@@ -25,7 +25,7 @@ from lab.ports import HOST, free_ports
 from lab.settings import in_environment, with_settings
 from lab.waiting import PATIENCE_S, exactly, until
 
-READY_TIMEOUT_S = 90.0
+READY_TIMEOUT_S = 240.0
 END_TIMEOUT_S = 20.0
 REUSE_TIMEOUT_S = 4.0
 """How long the next test waits for the calls and processes of the one before; then it starts a server of its own."""

@@ -7,8 +7,7 @@ other package imports ray. Runs on: the event loop; what asks Ray runs on a thre
 import asyncio
 import os
 import secrets
-import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,7 @@ log = logs.get(__name__)
 
 
 class HostActor:
-    """A :class:`WorkerHost` in a process of Ray. Runs on: Ray's thread; the host on an event loop in another."""
+    """A :class:`WorkerHost` in a process of Ray, which runs it on an event loop, as one of its methods is asynchronous."""
 
     def __init__(self, name: str, settings: bytes, *, address: str, has_gpu: bool) -> None:
         import ray
@@ -45,47 +44,36 @@ class HostActor:
         found = msgspec.json.decode(settings, type=HostSettings)
         logs.configure(level=found.config.log.level, json=found.config.log.json, process="worker")
         gpus = ray.get_gpu_ids() if has_gpu else []
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="host", daemon=True)
-        self._thread.start()
-        self._host: WorkerHost = self._do(
-            self._made(
-                name,
-                found,
-                address=address or _node_address(ray),
-                device="cuda:0" if gpus else "cpu",  # CUDA_VISIBLE_DEVICES leaves it that one
-                device_label=f"cuda:{gpus[0]}" if gpus else "cpu",
-            )
+        self._host = WorkerHost(
+            name,
+            found,
+            address=address or _node_address(ray),
+            device="cuda:0" if gpus else "cpu",  # CUDA_VISIBLE_DEVICES leaves it that one
+            device_label=f"cuda:{gpus[0]}" if gpus else "cpu",
+            clock=MonotonicClock(),
         )
-
-    @staticmethod
-    async def _made(name: str, settings: HostSettings, **where: str) -> WorkerHost:
-        host = WorkerHost(name, settings, clock=MonotonicClock(), **where)
-        host.begin()
-        return host
-
-    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        self._host.begin()
+        self._taking: asyncio.Task[None] | None = None
 
     def status(self) -> bytes:
         """Return the status; see :class:`HostStatus`."""
-        return msgspec.json.encode(self._do(self._host.status()))
+        return msgspec.json.encode(self._host.status())
 
     def drain(self) -> None:
         """Drain the worker; see :class:`WorkerHost`."""
-        self._loop.call_soon_threadsafe(self._host.drain)
+        self._host.drain()
 
     def start(self, settings: bytes) -> None:
         """Start the worker; see :class:`WorkerHost`."""
-        self._loop.call_soon_threadsafe(self._host.start, msgspec.json.decode(settings, type=HostSettings))
+        self._host.start(msgspec.json.decode(settings, type=HostSettings))
 
     def take_voices(self, pool_url: str) -> None:
         """See :class:`WorkerHost`. Does not wait for it."""
-        asyncio.run_coroutine_threadsafe(self._host.take_voices(pool_url), self._loop)
+        self._taking = asyncio.create_task(self._host.take_voices(pool_url))
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop the worker; see :class:`WorkerHost`."""
-        self._do(self._host.stop())
+        await self._host.stop()
 
 
 def connect(config: Config) -> bool:

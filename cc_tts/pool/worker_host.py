@@ -64,7 +64,7 @@ class WorkerHost:
         self._is_wanted.set()
         self._is_stopping = False
 
-    async def status(self) -> HostStatus:
+    def status(self) -> HostStatus:
         scheme = "grpcs" if self._settings.config.remote.certificate_file else "grpc"
         server, state, load = self._server, self._current_state, NO_LOAD
         if server is not None:

@@ -21,7 +21,7 @@ from cc_tts.calls.services import CallServices
 from cc_tts.calls.transfers import transfers
 from cc_tts.calls.transfers.transfer import ReferRequest
 from cc_tts.config.schema import MediaDialect
-from cc_tts.errors import CcTtsError, ClientError, Draining
+from cc_tts.errors import CcTtsError, ClientError, Draining, MalformedRequest
 from cc_tts.speech.prompt import Prompt
 from cc_tts.tracing.context import TraceContext
 from cc_tts.ua import messages
@@ -137,6 +137,10 @@ class IncomingCalls:
         try:
             if self._table.draining:  # it arrived before the UA process learned of the drain
                 raise Draining(retry_after_s=config.sip.retry_after_s)
+            if trusted and message.contradicting:
+                raise MalformedRequest(
+                    f"{', '.join(message.contradicting)}: twice in this INVITE, with different values"
+                )
             decision = routing.decide(
                 request_uri=message.request_uri,
                 trusted=trusted,

@@ -83,6 +83,7 @@ async def test_ssml_by_rest_with_a_warning(server: Server, phone: SoftphoneProce
 REFUSED = (
     ("silent", "X-TTS-Text: " + quote("好" * 61), 413),
     ("silent", "X-TTS-SSML: " + quote("<speak>hi</spaek>"), 400),
+    ("silent", "X-TTS-Text: one\r\nX-TTS-Text: two", 400),
     ("annc;play=prompt:welcome", "", 404),
     ("annc;play=https://example.com/x.wav", "", 403),
     ("nobody", "", 404),

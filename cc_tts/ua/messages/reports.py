@@ -40,6 +40,8 @@ class IncomingCall(CallReport, frozen=True):
     request_uri: str
     source: str
     headers: dict[str, str]
+    contradicting: tuple[str, ...] = ()
+    """The ``X-TTS-*`` headers that come more than once, with different values."""
     transport: str = ""
     identity: dict[str, str] = msgspec.field(default_factory=dict)
     trunk: str = ""

@@ -88,6 +88,7 @@ def incoming_call(leg: Any, message: str, source: str, *, trunk: str) -> message
         request_uri=sip_message.request_uri(message),
         source=source,
         headers=sip_message.extension_headers(message),
+        contradicting=sip_message.contradicting_headers(message),
         transport=sip_message.via_transport(message),
         identity=sip_message.identity_headers(message),
         trunk=trunk,

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from cc_tts.config.sip_uri import maddrs_of, may_be_host, transports_of
 
 MAX_HEADERS: Final = 64  # unmeasured
+_OURS: Final = "x-tts-"
 MAX_VALUE_CHARS: Final = 65_535
 """No build of PJSIP accepts a longer message, so no value is cut."""
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
@@ -194,13 +195,25 @@ def extension_headers(message: str) -> dict[str, str]:
     """Return headers for the application: ``X-*`` and ``User-to-User`` (RFC 7433), by their names as sent.
 
     Folded lines are joined (RFC 3261 §7.3.1). Of a header that comes twice the first counts. At most
-    :data:`MAX_HEADERS` headers and :data:`MAX_VALUE_CHARS` characters a value are kept.
+    :data:`MAX_HEADERS` headers besides ``X-TTS-*``, and :data:`MAX_VALUE_CHARS` characters a value are kept.
     """
     found: dict[str, tuple[str, str]] = {}
     for sent, name, value in _fields(message):
-        if value is not None and (name.startswith("x-") or name == "user-to-user") and len(found) < MAX_HEADERS:
+        is_ours = name.startswith(_OURS)
+        if value is None or not (is_ours or name.startswith("x-") or name == "user-to-user"):
+            continue
+        if is_ours or len(found) < MAX_HEADERS:
             found.setdefault(name, (sent, value[:MAX_VALUE_CHARS]))
     return dict(found.values())
+
+
+def contradicting_headers(message: str) -> tuple[str, ...]:
+    """Return the names of the ``X-TTS-*`` headers that come more than once, with different values."""
+    values: dict[str, set[str]] = {}
+    for _, name, value in _fields(message):
+        if value is not None and name.startswith(_OURS):
+            values.setdefault(name, set()).add(value)
+    return tuple(name for name, different in values.items() if len(different) > 1)
 
 
 def identity_headers(message: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from cc_tts.ua.sip.message import (
     MAX_OPTION_TAGS,
     MAX_VALUE_CHARS,
     contacts,
+    contradicting_headers,
     contradiction,
     dialog_of,
     dialog_of_response,
@@ -73,6 +74,16 @@ def test_extension_headers_are_bounded() -> None:
     found = extension_headers(invite(*(f"X-{number}: {number}" for number in range(MAX_HEADERS + 5))))
     assert len(found) == MAX_HEADERS
     assert found[f"X-{MAX_HEADERS - 1}"] == str(MAX_HEADERS - 1)
+
+
+def test_many_headers_of_others_do_not_hide_the_prompt() -> None:
+    others = (f"X-{number}: {number}" for number in range(MAX_HEADERS))
+    assert extension_headers(invite(*others, "X-TTS-Text: Hi"))["X-TTS-Text"] == "Hi"
+
+
+def test_headers_of_ours_that_contradict_each_other_are_named() -> None:
+    lines = ("X-TTS-Text: one", "x-tts-text: two", "X-TTS-Voice: de", "X-TTS-Voice: de", "X-A: 1", "X-A: 2")
+    assert contradicting_headers(invite(*lines)) == ("x-tts-text",)
 
 
 @pytest.mark.parametrize("message", ["", "\r\n\r\n", "X", "\r\n \r\n", "INVITE"])

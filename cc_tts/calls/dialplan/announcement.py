@@ -16,7 +16,6 @@ from cc_tts.errors import MalformedRequest, NotFound
 from cc_tts.speech.prompt import Content, Prompt, StagedContent, TextContent, Then, UrlContent
 from cc_tts.speech.ssml import from_ssml
 
-ANNOUNCEMENT_USER: Final = "annc"
 MAX_DELAY_MS: Final = 120_000
 """The longest silence between two repeats; unmeasured."""
 _SCHEMES: Final = "play=tts:TEXT, play=ssml:DOCUMENT, play=prompt:ID or play=https:URL"

@@ -7,6 +7,7 @@ from urllib.parse import unquote_to_bytes
 
 from cc_tts.errors import MalformedRequest
 
+ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
 """The longest Request-URI that is read; unmeasured. An announcement's text is in it (RFC 4240)."""
 MAX_SHOWN_PARAMETERS: Final = 64
@@ -19,7 +20,7 @@ def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
     A password, and parameters of a telephone number (``+4930123;phone-context=…``), are not part of the user.
 
     Raises:
-        MalformedRequest: not a SIP URI.
+        MalformedRequest: not a SIP URI, or an announcement with two values of a parameter (RFC 3261 §19.1.1).
     """
     if len(uri) > MAX_URI_CHARS:
         raise MalformedRequest(f"the Request-URI is longer than {MAX_URI_CHARS} characters")
@@ -30,8 +31,9 @@ def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
     parameters: dict[str, str] = {}
     for part in (match[2] or "").split(";"):
         name, _, value = part.partition("=")
-        if name:
-            parameters.setdefault(name.strip().lower(), value.strip())
+        name, value = name.strip().lower(), value.strip()
+        if name and parameters.setdefault(name, value) != value and user == ANNOUNCEMENT_USER:
+            raise MalformedRequest(f"{name}= comes twice in the announcement's Request-URI, with different values")
     return user, parameters
 
 

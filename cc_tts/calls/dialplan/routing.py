@@ -8,9 +8,9 @@ an INVITE could have any text spoken.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cc_tts.calls.dialplan.announcement import ANNOUNCEMENT_USER, announced_content, announcement, announcement_route
+from cc_tts.calls.dialplan.announcement import announced_content, announcement, announcement_route
 from cc_tts.calls.dialplan.record import record_of
-from cc_tts.calls.dialplan.request_uri import parse_uri
+from cc_tts.calls.dialplan.request_uri import ANNOUNCEMENT_USER, parse_uri
 from cc_tts.calls.dialplan.tts_headers import (
     after_prompt,
     content_of,

@@ -300,6 +300,7 @@ REFUSED: list[Refusal] = [
     ("annc@tts", {}, MalformedRequest, "play= is missing"),
     ("annc@tts;play", {}, MalformedRequest, "play= is missing"),
     ("annc@tts;play=", {}, MalformedRequest, "play= is missing"),
+    ("annc@tts;play=tts:Hi;PLAY=tts:Ho", {}, MalformedRequest, "play= comes twice"),
     ("annc@tts;play=welcome.wav", {}, NotFound, "nothing known"),
     ("annc@tts;play=ftp://h/a.wav", {}, NotFound, "ftp: is not known"),
     ("annc@tts;play=file:///etc/passwd", {}, NotFound, "file: is not known"),

@@ -20,7 +20,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dialplan.trunks import target_fault
 from cc_tts.calls.originate import OriginateRequest
-from cc_tts.calls.transfers.bridge import bridge_to
+from cc_tts.calls.transfers.bridge import new_bridge_id
 from cc_tts.config.schema import CallWebhook
 from cc_tts.errors import (
     CallNotFound,
@@ -105,24 +105,29 @@ _LEVELS: Final = Query(
 ROUTES: Final = RouteTable("Calls")
 
 
-class BridgeTo(schemas.Body, frozen=True):
-    """The call that another one is placed for. Both are then in one SIP process, which bridging needs."""
+class WantedBridge(schemas.Body, frozen=True, kw_only=True):
+    """A bridge, and the other call of it."""
 
     call_id: schemas.Id
     on_hangup: OnHangup = "end"
     bridge_id: schemas.Id | None = None
+
+    def kept(self, client_state: str | None, *, waits: bool = False) -> KeptBridge:
+        return KeptBridge(
+            id=self.bridge_id or new_bridge_id(),
+            other_call_id=self.call_id,
+            on_hangup=self.on_hangup,
+            client_state=client_state,
+            waits=waits,
+        )
+
+
+class BridgeTo(WantedBridge, frozen=True):
+    """The call that another one is placed for. Both are then in one SIP process, which bridging needs."""
+
     on_answer: Annotated[
         bool, Meta(description="Bridge them when the new call is answered; false: `bridge` follows, if any.")
     ] = True
-
-    def request(self, client_state: str | None) -> KeptBridge:
-        return bridge_to(
-            self.call_id,
-            on_hangup=self.on_hangup,
-            bridge_id=self.bridge_id or "",
-            client_state=client_state,
-            waits=self.on_answer,
-        )
 
 
 class Originate(schemas.Body, frozen=True):
@@ -178,7 +183,7 @@ class Originate(schemas.Body, frozen=True):
         made = ("speak", "bridge", "disclosure")
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in made}
         schemas.check_text(self.disclosure, "/disclosure")
-        bridge = None if self.bridge is None else self.bridge.request(self.client_state)
+        bridge = None if self.bridge is None else self.bridge.kept(self.client_state, waits=self.bridge.on_answer)
         return OriginateRequest(
             **fields,
             prompt=self._prompt(),

@@ -6,23 +6,19 @@ from aiohttp import web
 from msgspec import Meta
 
 from cc_tts.api import schemas
-from cc_tts.api.calls import ON_A_CALL, another_call, call_of
+from cc_tts.api.calls import ON_A_CALL, WantedBridge, another_call, call_of
 from cc_tts.api.http.route import RouteTable
 from cc_tts.api.views import View
 from cc_tts.calls.adoption.record import KeptBridge
-from cc_tts.calls.transfers.bridge import bridge_to
 from cc_tts.errors import BridgeActive, BridgeImpossible, LineUnsupported
 from cc_tts.ua.messages import OnHangup
 
 ROUTES: Final = RouteTable("Bridges")
 
 
-class Bridge(schemas.Body, frozen=True, kw_only=True):
+class Bridge(WantedBridge, frozen=True, kw_only=True):
     """The call whose far side is to talk with that of the call in the path. Both are established."""
 
-    call_id: schemas.Id
-    on_hangup: OnHangup = "end"
-    bridge_id: schemas.Id | None = None
     client_state: schemas.ClientState | None = None
 
 
@@ -54,9 +50,7 @@ async def bridge_calls(request: web.Request, body: Bridge) -> Bridged:
     """Have two calls hear each other and get each other's keys; call.bridged follows."""
     call = call_of(request)
     other = another_call(request, body.call_id, "/call_id")
-    wanted = bridge_to(
-        body.call_id, on_hangup=body.on_hangup, bridge_id=body.bridge_id or "", client_state=body.client_state
-    )
+    wanted = body.kept(body.client_state)
     call.bridge.begin(other.bridge, wanted)
     return _shown(call.id, wanted)
 

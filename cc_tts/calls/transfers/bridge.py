@@ -24,24 +24,8 @@ BRIDGE_FAILED: Final = "bridge_failed"
 log = logs.get(__name__)
 
 
-def bridge_to(
-    other_call_id: str,
-    *,
-    on_hangup: messages.OnHangup = "end",
-    bridge_id: str = "",
-    client_state: str | None = None,
-    waits: bool = False,
-) -> KeptBridge:
-    """Return the bridge to make, with a new id if it has none. ``waits``: it is made once the call that is placed for it is
-    answered.
-    """
-    return KeptBridge(
-        id=bridge_id or f"bridge_{secrets.token_hex(8)}",
-        other_call_id=other_call_id,
-        on_hangup=on_hangup,
-        client_state=client_state,
-        waits=waits,
-    )
+def new_bridge_id() -> str:
+    return f"bridge_{secrets.token_hex(8)}"
 
 
 class CallBridge:

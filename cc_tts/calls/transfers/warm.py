@@ -23,7 +23,7 @@ from cc_tts.calls.events import types
 from cc_tts.calls.follower import Follower
 from cc_tts.calls.originate import OriginateRequest, OutgoingCalls
 from cc_tts.calls.prompts.utterance import CompletionCause, Utterance
-from cc_tts.calls.transfers.bridge import bridge_to
+from cc_tts.calls.transfers.bridge import new_bridge_id
 from cc_tts.calls.transfers.transfer import AnyTransfer, TransferRequest
 from cc_tts.calls.transfers.transfers import check_target, run
 from cc_tts.errors import CcTtsError
@@ -127,7 +127,7 @@ class WarmTransfer(AnyTransfer):
             client_state=request.client_state,
             webhook=call.webhook,
             tenant=call.tenant,
-            bridge=bridge_to(call.id),
+            bridge=KeptBridge(id=new_bridge_id(), other_call_id=call.id),
         )
 
     def on_report(self, report: messages.CallReport) -> None:
@@ -172,7 +172,12 @@ class WarmTransfer(AnyTransfer):
         self.agent.player.cancel_all()
         self.agent.bridge.kept = None
         request = self._request
-        bridge = bridge_to(self.agent.id, on_hangup=request.on_hangup, client_state=request.client_state)
+        bridge = KeptBridge(
+            id=new_bridge_id(),
+            other_call_id=self.agent.id,
+            on_hangup=request.on_hangup,
+            client_state=request.client_state,
+        )
         try:
             self._call.bridge.begin(self.agent.bridge, bridge)
         except CcTtsError as error:

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
+from cc_tts.calls.adoption.record import KeptBridge
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.dtmf.gather import GatherRequest
 from cc_tts.calls.originate import OriginateRequest
-from cc_tts.calls.transfers.bridge import bridge_to
+from cc_tts.calls.transfers.bridge import new_bridge_id
 from cc_tts.errors import BridgeActive, BridgeImpossible, UserAgentUnavailable, WrongState
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
@@ -25,7 +26,7 @@ class Pair:
         self.first, self.second = (exchange.registry.call(exchange.talking()) for _ in range(2))
 
     def bridge(self, **wanted: Any) -> str:
-        bridge = bridge_to(self.second.id, **wanted)
+        bridge = KeptBridge(**{"id": new_bridge_id(), "other_call_id": self.second.id, **wanted})
         self.first.bridge.begin(self.second.bridge, bridge)
         return bridge.id
 
@@ -53,12 +54,12 @@ async def pair() -> Pair:
 
 
 async def placed_for(pair: Pair, **wanted: Any) -> Call:
-    bridge = bridge_to(pair.first.id, waits=True, **wanted)
+    bridge = KeptBridge(**{"id": new_bridge_id(), "other_call_id": pair.first.id, "waits": True, **wanted})
     return await pair.exchange.registry.originate(OriginateRequest(to=AGENT, bridge=bridge))
 
 
 async def test_both_calls_are_told_once_that_they_are_bridged_and_that_they_are_no_more(pair: Pair) -> None:
-    bridge_id = pair.up(bridge_id="b1", client_state="s")
+    bridge_id = pair.up(id="b1", client_state="s")
     assert pair.ua.commands("bridge") == [(pair.first.id, pair.second.id, "b1", "end")]
     pair.parted(bridge_id)
     pair.parted(bridge_id)
@@ -96,14 +97,14 @@ async def test_one_bridge_a_call(pair: Pair) -> None:
     third = pair.exchange.registry.call(pair.exchange.talking())
     for one, other in ((third, pair.first), (pair.second, third)):
         with pytest.raises(BridgeActive):
-            one.bridge.begin(other.bridge, bridge_to(other.id))
+            one.bridge.begin(other.bridge, KeptBridge(id=new_bridge_id(), other_call_id=other.id))
 
 
 async def test_what_cannot_be_bridged_is_refused(pair: Pair) -> None:
     ringing = pair.exchange.registry.call(pair.exchange.ua.incoming("manual"))
     for other in (pair.first, ringing):
         with pytest.raises(WrongState):
-            pair.first.bridge.begin(other.bridge, bridge_to(other.id))
+            pair.first.bridge.begin(other.bridge, KeptBridge(id=new_bridge_id(), other_call_id=other.id))
     pair.ua.has_one_process = False
     with pytest.raises(BridgeImpossible):
         pair.bridge()
@@ -158,7 +159,7 @@ async def test_a_call_whose_other_one_is_gone_when_it_is_answered_is_not_left_al
 async def test_a_call_whose_other_one_hangs_up_while_they_are_bridged_is_not_left_alone(
     pair: Pair, on_hangup: Any, *, ends: bool
 ) -> None:
-    call = await placed_for(pair, on_hangup=on_hangup, bridge_id="b1")
+    call = await placed_for(pair, on_hangup=on_hangup, id="b1")
     pair.ua.established(call.id)
     pair.ua.ended(pair.first.id)
     pair.ua.report(messages.Unbridged(call.id, "b1", "call_ended"))
@@ -167,7 +168,7 @@ async def test_a_call_whose_other_one_hangs_up_while_they_are_bridged_is_not_lef
 
 
 async def test_a_call_that_is_answered_without_a_server_is_bridged_by_the_next_one(pair: Pair) -> None:
-    call = await placed_for(pair, bridge_id="b1")
+    call = await placed_for(pair, id="b1")
     snapshots = [pair.exchange.snapshot(each.id, invite=None) for each in (pair.first, call)]
     after = Exchange.adopted(*snapshots)
     assert after.ua.commands("bridge") == [(call.id, pair.first.id, "b1", "end")]

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
+from cc_tts.calls.adoption.record import KeptBridge
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.transfers import transfers, warm
-from cc_tts.calls.transfers.bridge import bridge_to
+from cc_tts.calls.transfers.bridge import new_bridge_id
 from cc_tts.calls.transfers.transfer import ReferRequest
 from cc_tts.calls.transfers.warm import WarmRequest, WarmTransfer
 from cc_tts.errors import BridgeActive, CapacityExceeded, TransferActive, TransferNotAllowed, WrongState
@@ -201,7 +202,7 @@ async def test_one_transfer_at_a_time_and_not_of_a_bridged_call(desk: Desk) -> N
         transfers.begin(desk.caller, ReferRequest(to=TARGET))
     other = Desk(desk.exchange, desk.loop)
     third = desk.exchange.registry.call(desk.exchange.talking())
-    other.caller.bridge.begin(third.bridge, bridge_to(third.id))
+    other.caller.bridge.begin(third.bridge, KeptBridge(id=new_bridge_id(), other_call_id=third.id))
     with pytest.raises(BridgeActive):
         await other.begin()
 
@@ -211,7 +212,7 @@ async def test_an_agent_who_is_briefed_is_bridged_to_nobody_else(desk: Desk) -> 
     await desk.begin(brief=BRIEF, accept_key="1")
     await desk.answered()
     with pytest.raises(BridgeActive):
-        desk.agent.bridge.begin(other.bridge, bridge_to(other.id))
+        desk.agent.bridge.begin(other.bridge, KeptBridge(id=new_bridge_id(), other_call_id=other.id))
     desk.ua.digit(desk.agent.id, "1", at_ns=1)
     desk.bridged()
     assert desk.states[-1] == "succeeded"

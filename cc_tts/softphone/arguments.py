@@ -52,7 +52,7 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         prog="cc-tts call",
         description="Dial a SIP URI, record, and report packets and timing.",
         epilog="Exit status: 0 the call was answered (and the agent of a probe spoke), 1 refused or not answered (or that "
-        "agent was silent), 2 no response or wrong arguments.",
+        "agent was silent), 2 no response, wrong arguments, or a file that could not be written.",
     )
     add = parser.add_argument
     add_time = functools.partial(add, type=_seconds, metavar="S")

@@ -138,16 +138,17 @@ def _call(arguments: CallArguments, folder: Path, *, is_kept: bool) -> int:
         sys.stderr.write(f"cc-tts call: {error}\n")
         return EXIT_WRONG
     found: SoftphoneReport | ProbeReport = report if probe is None else probe.report(report)
+    is_written = report.recording is not None or not is_kept
     if arguments.report:
-        _write(arguments.report, lambda: render(_picture(found, plan, probe, folder)))
+        is_written &= _is_written(arguments.report, lambda: render(_picture(found, plan, probe, folder)))
     if not is_kept:
         report.recording = None
     if arguments.json not in {"", "-"}:
-        _write(arguments.json, lambda: _document(found))
+        is_written &= _is_written(arguments.json, lambda: _document(found))
     out.write((_document(found) if arguments.json == "-" else found.table()).encode())
     out.flush()
     _say_why(report.ending)
-    return found.exit_code
+    return found.exit_code or (0 if is_written else EXIT_WRONG)
 
 
 def _picture(
@@ -175,13 +176,15 @@ def _document(report: object) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n"
 
 
-def _write(name: str, text: Callable[[], str]) -> None:
-    """Write a file that is this user's to read only; if that fails, say so: the call was made."""
+def _is_written(name: str, text: Callable[[], str]) -> bool:
+    """Write a file that is this user's to read only; if that fails, say so and return false: the call was made."""
     try:
         with open(name, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(text())
     except OSError as error:
         sys.stderr.write(f"cc-tts call: {name}: {error.strerror}\n")
+        return False
+    return True
 
 
 def _say_why(ending: SoftphoneEnding) -> None:

@@ -23,11 +23,11 @@ from cc_tts.config.sections.models import TtsConfig
 from cc_tts.engines.speech_chunk import SpeechChunk
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
-from cc_tts.speech.admission import OVERLOAD_POLL_S
 from cc_tts.speech.incremental.text import IncrementalText, segmenting_of
 from cc_tts.speech.prompt import Content, IncrementalContent, Prompt, TextContent, ToneContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
+from lab.waiting import until
 from tests.fakes.fake_engine import FakeEngine, FakeSource, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 from tests.fakes.fake_vad import FakeVad
@@ -500,10 +500,10 @@ async def test_a_text_that_arrives_does_not_go_on_without_the_words_that_a_full_
     text = IncrementalText(stage.clock, segmenting=segmenting_of(tts), idle_timeout_s=10)
     engine.error = EngineOverloaded("full")
     stage.player.open_line(0)
-    stage.say(content=IncrementalContent(TextContent(""), text))
+    utterance = stage.say(content=IncrementalContent(TextContent(""), text))
     text.append("One two. ")
     text.flush()
-    await asyncio.sleep(4 * OVERLOAD_POLL_S)
+    await until(lambda: utterance.error)
     engine.error = None
     text.append("Three.")
     text.end()

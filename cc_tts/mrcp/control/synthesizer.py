@@ -48,6 +48,7 @@ _TYPES: Final[dict[str, Markup]] = {
     "application/synthesis+ssml": "ssml",
 }
 """The last one is from MRCPv1; old platforms still send it."""
+_OF_PARAMETERS: Final = (SynthEvent.SET_PARAMS, SynthEvent.GET_PARAMS)
 _LEXICON_TYPE: Final = "application/pls+xml"
 _ID_LIST: Final = re.compile(r"\d{1,10}(?: *, *\d{1,10})*")
 _STATUS_OF: Final = {
@@ -156,6 +157,8 @@ class Synthesizer:
             self._answer(request, StatusCode.ILLEGAL_VALUE, wrong)
         elif not self._machine.can(method):
             self._answer(request, StatusCode.WRONG_STATE)
+        elif unknown := params.unsettable(request.headers) if method in _OF_PARAMETERS else []:
+            self._answer(request, StatusCode.UNSUPPORTED_HEADER, unknown)
         else:
             handlers[method](request)
 
@@ -292,16 +295,10 @@ class Synthesizer:
             self._tell(DefineLexicon(number, self._mrcp_call_id, f"session:{name}"), request.body)
 
     def _set_params(self, request: Request) -> None:
-        if unknown := params.unsettable(request.headers):
-            self._answer(request, StatusCode.UNSUPPORTED_HEADER, unknown)
-            return
         self._parameters.update(params.settable(request.headers))
         self._answer(request, StatusCode.SUCCESS)
 
     def _get_params(self, request: Request) -> None:
-        if unknown := params.unsettable(request.headers):
-            self._answer(request, StatusCode.UNSUPPORTED_HEADER, unknown)
-            return
         names = list(params.settable(request.headers)) or list(params.SETTABLE)
         values = {params.KILL_ON_BARGE_IN: "true", **self._parameters}
         self._answer(request, StatusCode.SUCCESS, [(name, values[name]) for name in names if name in values])

@@ -26,7 +26,7 @@ from cc_tts.ua.quality.level_meter import LevelMeter, amplitude_of
 from cc_tts.ua.recording.tap import RecordingTap
 from cc_tts.ua.rtp.audio_port import AudioPort, CapturePort, PassedFrame, PortPool
 from cc_tts.ua.rtp.figures import CallFigures
-from cc_tts.ua.rtp.intake import Intake
+from cc_tts.ua.rtp.intake import Intake, StreamPackets
 from cc_tts.ua.rtp.keys import DtmfKey
 from cc_tts.ua.rtp.other_payloads import Decoded
 from cc_tts.ua.rtp.source import RtpSourceWatch
@@ -83,6 +83,8 @@ class LegMedia(CallMedia):
         self._rtcp_addresses: tuple[str, str] | None = None
         self.stream = 0
         """The address of PJMEDIA's stream; 0 while there is none."""
+        self.packets = StreamPackets()
+        """The packets that came for that stream."""
         self.latest_stream = 0
         """The address of PJMEDIA's stream, or of the last one; 0 before the first."""
         self._port: AudioPort | None = None
@@ -124,7 +126,7 @@ class LegMedia(CallMedia):
     def open_stream(self, index: int, stream: int) -> None:
         self._stream_index, self._rtcp_addresses = index, None
         self.stream = self.latest_stream = stream
-        self._services.intake.open(stream)
+        self.packets = self._services.intake.open(stream)
         if self.is_muted:
             self._services.library.pause_stream(stream, paused=True)
         self._source_watch.new_stream()
@@ -136,7 +138,7 @@ class LegMedia(CallMedia):
         self.quality()
         self._figures.stream_ended()
         self._services.intake.close(self.stream)
-        self.stream = 0
+        self.stream, self.packets = 0, StreamPackets()
 
     def negotiated(self, held_by: messages.HeldBy, *, expects_rtp: bool) -> str:
         """SDP was negotiated, for the first time or again. Returns why the call must end, empty if it need not."""
@@ -175,7 +177,7 @@ class LegMedia(CallMedia):
     def _report_active(self, *, srtp: bool) -> None:
         info = self._call.getStreamInfo(self._stream_index)
         decoded = Decoded(info.codecName, int(info.rxPt), int(info.txPt), self.event_type)
-        self._services.intake.decode(self.stream, decoded)
+        self._services.intake.decode(self.packets, decoded)
         active = messages.MediaActive(
             call_id=self._call_id,
             codec=info.codecName,
@@ -377,10 +379,11 @@ class LegMedia(CallMedia):
         levels = self._meter.take()
         self._services.send(messages.QualityReport(call_id=self._call_id, quality=quality, levels=levels))
         if self.stream:
-            self.reports.note(self.stream, quality, jitter_buffer_ms=self.waited_ms)
+            self.reports.note(self.packets, quality, jitter_buffer_ms=self.waited_ms)
             if is_established and quality.packets_sent:
                 self._send_first_report()
-            num_discarded = self._figures.num_discarded + self._services.intake.num_unknown(self.stream)
+            others = self.packets.others
+            num_discarded = self._figures.num_discarded + (others.num_unknown if others is not None else 0)
             self._source_watch.poll(self._call, self._stream_index, num_discarded=num_discarded)
         return self._is_inactive(quality, is_established=is_established)
 
@@ -394,7 +397,7 @@ class LegMedia(CallMedia):
 
     def _is_inactive(self, quality: Quality, *, is_established: bool) -> bool:
         now_ns = self._services.clock.now_ns()
-        received = (quality.packets_received, self._services.intake.num_rtcp(self.stream))
+        received = (quality.packets_received, self.packets.num_rtcp)
         is_exempt = not (is_established and self.held_by == "none" and self._expects_rtp)
         if received != self._received or is_exempt:
             self._received, self._last_packet_ns = received, now_ns

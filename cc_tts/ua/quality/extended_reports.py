@@ -6,7 +6,7 @@ from cc_tts.config.sections.quality import QualityConfig
 from cc_tts.media.quality import Quality, VoipMetrics
 from cc_tts.ua.quality import xr
 from cc_tts.ua.quality.heard import Losses
-from cc_tts.ua.rtp.intake import Intake
+from cc_tts.ua.rtp.intake import Intake, StreamPackets
 
 
 class ExtendedReports:
@@ -32,14 +32,14 @@ class ExtendedReports:
         """Return our session description with the request for extended reports, if we ask for them."""
         return xr.asking(sdp) if self._is_wanted or self._settings().rtcp_xr else sdp
 
-    def note(self, stream: int, quality: Quality, *, jitter_buffer_ms: tuple[int, int]) -> None:
+    def note(self, packets: StreamPackets, quality: Quality, *, jitter_buffer_ms: tuple[int, int]) -> None:
         """Note the figures of the call so far, once a second."""
-        self.told = self._intake.told(stream) or self.told
+        self.told = packets.told or self.told
         if not (self._is_wanted or self._settings().collector):
             return
         self._intake.watch_sent()
-        self.ssrcs = self._intake.ssrcs(stream) if any(self._intake.ssrcs(stream)) else self.ssrcs
+        self.ssrcs = packets.ssrcs if any(packets.ssrcs) else self.ssrcs
         self._losses.note(quality)
         self.heard = self._losses.metrics(quality, jitter_buffer_ms=jitter_buffer_ms)
         if self._is_wanted:
-            self._intake.report(stream, lambda: self.heard)
+            packets.reporter = lambda: self.heard

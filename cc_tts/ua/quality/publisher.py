@@ -141,7 +141,7 @@ class Publisher:
             return None
         quality = media.quality()
         if is_over:  # during the call the leg notes it each second
-            media.reports.note(media.stream, quality, jitter_buffer_ms=media.waited_ms)
+            media.reports.note(media.packets, quality, jitter_buffer_ms=media.waited_ms)
         now_s = self._clock.wall_s()
         if call.invite is not None:
             local, remote = map(sip_message.uri_of, (call.invite.callee, call.invite.caller))

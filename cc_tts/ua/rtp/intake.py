@@ -8,9 +8,9 @@ transport's ``attach2`` is replaced by one that puts the functions here in front
 Runs on: the SIP thread, and PJMEDIA's I/O thread where a docstring says so.
 """
 
-import contextlib
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cc_tts import logs
@@ -62,6 +62,21 @@ _OnRtp = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _SendRtcp = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
+@dataclass(slots=True)
+class StreamPackets:
+    """The packets of one stream: what they report, and what is done to them."""
+
+    num_rtcp: int = 0
+    told: VoipMetrics | None = None
+    """How the far side said last that it hears us."""
+    ssrcs: tuple[int, int] = (0, 0)
+    """Our synchronisation source and that of the far side; 0 for one that is not known yet."""
+    reporter: Callable[[], VoipMetrics] | None = None
+    """An extended report of what it returns is added to each RTCP packet."""
+    others: OtherPayloads | None = None
+    """It changes packets of other payload types, if that is done here."""
+
+
 class Intake:
     """The packets that come for the streams of all calls. ``decodes_others``: packets of other payload types are to be
     changed here.
@@ -72,15 +87,10 @@ class Intake:
         self._decodes_others = decodes_others
         self._copy: Callable[[int, bytes, bool], None] | None = None
         self._operations: Any = None
-        self._num_rtcp: dict[int, int] = {}
+        self._streams: dict[int, StreamPackets] = {}
         self._transports: dict[int, int] = {}
         """The stream that each transport sends for."""
-        self._transport_of: dict[int, int] = {}
         self._closed = 0  # the stream that was closed last
-        self._reporters: dict[int, Callable[[], VoipMetrics]] = {}
-        self._ssrcs: dict[int, tuple[int, int]] = {}
-        self._told: dict[int, VoipMetrics] = {}
-        self._others: dict[int, OtherPayloads] = {}
         self._attach: Any = None
         self._send_rtcp: Any = None
         self._stream_on_rtcp: Any = None
@@ -134,50 +144,26 @@ class Intake:
 
     # --- what the legs ask for ---------------------------------------------------------------------------------------
 
-    def open(self, stream: int) -> None:
-        self._num_rtcp[stream] = 0
+    def open(self, stream: int) -> StreamPackets:
         if stream == self._closed:  # a new one at the same address
             self._closed = 0
+        self._streams[stream] = packets = StreamPackets()
+        return packets
 
     def close(self, stream: int) -> None:
-        for of_streams in (self._num_rtcp, self._others, self._reporters, self._ssrcs, self._told):
-            of_streams.pop(stream, None)
+        self._streams.pop(stream, None)
         closed, self._closed = self._closed, stream  # PJMEDIA sends the BYE of a stream (RFC 3550 §6.6) after its end
-        transport = self._transport_of.pop(closed, 0)
-        if self._transports.get(transport) == closed:
-            del self._transports[transport]
+        self._transports = {transport: each for transport, each in self._transports.items() if each != closed}
 
-    def num_rtcp(self, stream: int) -> int:
-        return self._num_rtcp.get(stream, 0)
-
-    def report(self, stream: int, reporter: Callable[[], VoipMetrics]) -> None:
-        """Add an extended report of what ``reporter`` says to each RTCP packet of the stream."""
-        self._reporters[stream] = reporter
-        self.watch_sent()
-
-    def told(self, stream: int) -> VoipMetrics | None:
-        """Return how the far side said last that it hears us."""
-        return self._told.get(stream)
-
-    def ssrcs(self, stream: int) -> tuple[int, int]:
-        """Return our synchronisation source and that of the far side; 0 for one that is not known yet."""
-        return self._ssrcs.get(stream, (0, 0))
-
-    def num_unknown(self, stream: int) -> int:
-        """Return how many packets of RTP nothing was made of, as far as they are changed here."""
-        others = self._others.get(stream)
-        return others.num_unknown if others else 0
-
-    def decode(self, stream: int, decoded: Decoded) -> None:
-        if self._decodes_others and stream in self._num_rtcp:
-            self._others[stream] = OtherPayloads(self._library, decoded)
+    def decode(self, packets: StreamPackets, decoded: Decoded) -> None:
+        if self._decodes_others:
+            packets.others = OtherPayloads(self._library, decoded)
 
     # --- what PJMEDIA calls ------------------------------------------------------------------------------------------
 
     def _on_attach(self, transport: int, parameters: int) -> int:
         wanted = _AttachParameters.from_address(parameters)
-        stream = self._transports[transport] = wanted.user_data or 0
-        self._transport_of[stream] = transport
+        self._transports[transport] = wanted.user_data or 0
         if self._is_near(wanted.on_rtcp) and self._is_near(wanted.on_rtp2):
             # the callbacks of PJMEDIA are the same for all its streams
             self._stream_on_rtcp, self._stream_on_rtp = _OnRtcp(wanted.on_rtcp), _OnRtp(wanted.on_rtp2)
@@ -188,17 +174,16 @@ class Intake:
 
     def _on_rtcp(self, stream: int, packet: int, size: int) -> None:
         """Runs on: PJMEDIA's I/O thread."""
-        if size >= _MIN_RTCP_BYTES:
+        packets = self._streams.get(stream)  # none if the call has let go of it
+        if packets is not None and size >= _MIN_RTCP_BYTES:
             first, kind = ctypes.string_at(packet, 2)
             if first & 0xC0 == _VERSION and kind in _RTCP_TYPES:
-                with contextlib.suppress(KeyError):  # the call has let go of it
-                    self._num_rtcp[stream] += 1
-                    self._take_rtcp(stream, ctypes.string_at(packet, size))
+                packets.num_rtcp += 1
+                self._take_rtcp(stream, packets, ctypes.string_at(packet, size))
         self._stream_on_rtcp(stream, packet, size)
 
-    def _take_rtcp(self, stream: int, data: bytes) -> None:
-        if (told := xr.told(data, about_ssrc=self.ssrcs(stream)[0])) is not None:
-            self._told[stream] = told
+    def _take_rtcp(self, stream: int, packets: StreamPackets, data: bytes) -> None:
+        packets.told = xr.told(data, about_ssrc=packets.ssrcs[0]) or packets.told
         if (copy := self._copy) is not None:
             copy(stream, data, False)  # noqa: FBT003 - it has come
 
@@ -212,10 +197,10 @@ class Intake:
         return int(self._send_rtcp(transport, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data)))
 
     def _sent(self, stream: int, data: bytes) -> bytes:
-        if stream in self._num_rtcp:  # otherwise the call has released it
-            ssrcs = self._ssrcs[stream] = xr.ssrcs(data)
-            if (reporter := self._reporters.get(stream)) is not None and ssrcs[1]:
-                data += xr.encoded(reporter(), own_ssrc=ssrcs[0], about_ssrc=ssrcs[1])
+        if (packets := self._streams.get(stream)) is not None:  # otherwise the call has released it
+            own_ssrc, about_ssrc = packets.ssrcs = xr.ssrcs(data)
+            if packets.reporter is not None and about_ssrc:
+                data += xr.encoded(packets.reporter(), own_ssrc=own_ssrc, about_ssrc=about_ssrc)
         if (copy := self._copy) is not None:
             copy(stream, data, True)  # noqa: FBT003 - it goes
         return data
@@ -223,12 +208,12 @@ class Intake:
     def _on_rtp(self, received_at: int) -> None:
         """Runs on: PJMEDIA's I/O thread."""
         received = _Received.from_address(received_at)
-        others = self._others.get(received.stream)
-        if others is not None and received.size > 0:
+        packets = self._streams.get(received.stream)
+        if packets is not None and packets.others is not None and received.size > 0:
             try:
-                others.change(received.packet, received.size)
+                packets.others.change(received.packet, received.size)
             except Exception:
-                self._others.pop(received.stream, None)
+                packets.others = None
                 log.exception("packet_not_decoded", consequence="this stream decodes one codec")
         self._stream_on_rtp(received_at)
 

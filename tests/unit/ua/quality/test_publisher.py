@@ -43,7 +43,7 @@ class Bench:
         media = SimpleNamespace(
             quality=Quality,
             reports=reports,
-            stream=0,
+            packets=None,
             waited_ms=(0, 0),
             rtp_addresses=("127.0.0.1:4000", "127.0.0.1:5000"),
         )

@@ -340,7 +340,7 @@ class Leg(ServedCall, pj.Call):  # type: ignore[misc]
     @callback
     def onCallTsxState(self, prm: Any) -> None:
         """A transaction has changed its state: our re-INVITEs, BYE, keys, REFER and NOTIFY matter here."""
-        change = pj_info.change_of_own(prm, "INVITE", "BYE", "INFO", "REFER", "NOTIFY")
+        change = pj_info.change_of_own(prm, self.dialog[0], "INVITE", "BYE", "INFO", "REFER", "NOTIFY")
         if change is None:
             return
         if change.tsx.method in ("INVITE", "BYE"):

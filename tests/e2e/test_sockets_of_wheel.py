@@ -11,7 +11,7 @@ import pytest
 from cc_tts.ua import pjsua2_build
 from lab.configured import Lend, ua_pid
 from lab.ports import HOST, free_ports
-from lab.raw_sip import RawCaller, RawPeer, invite_once, tcp_options
+from lab.raw_sip import SDP, RawCaller, RawPeer, invite_once, tcp_options
 from lab.server_under_test import Server
 from tests.e2e.test_inbound_auth import num_refused
 from tests.e2e.test_registration import place
@@ -141,3 +141,32 @@ async def test_calls_that_are_over_keep_nobody_out_while_pjsip_repeats_their_las
             while (await invite_once("silent", server.sip_port)).status != 200:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.2)
         assert (await invite_once("silent", server.sip_port)).status == 200
+
+
+async def test_a_bye_that_is_answered_late_leaves_the_call_alone_that_has_the_place_now(server: Server) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(RawPeer()) for _ in range(NUM_CALLS)]
+        for peer in peers:
+            await place(server, peer, timeout_s=60)
+            await peer.expect("INVITE")
+            peer.answer("200 OK", body=SDP.format(port=9, formats=0))
+            await peer.expect("ACK")
+        for call in await server.calls():
+            assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
+        for peer in peers:
+            await peer.expect("BYE")
+        callers: list[RawCaller] = []
+        while len(callers) < NUM_CALLS:
+            caller = await stack.enter_async_context(RawCaller("silent", server.sip_port))
+            caller.invite()
+            answer = await caller.final()
+            caller.ack()
+            if answer.status == 200:
+                callers.append(caller)
+            else:
+                await asyncio.sleep(0.2)
+        for peer in peers:
+            peer.answer("200 OK")
+        for caller in callers:
+            assert (await caller.establish()).status == 200, "a re-INVITE"
+            assert (await caller.bye()).status == 200

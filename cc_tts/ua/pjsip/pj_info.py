@@ -53,12 +53,19 @@ def response_options(code: int, server: str) -> Any:
     return param
 
 
-def change_of_own(state: Any, *methods: str) -> Any | None:
-    """Return the ``TsxStateEvent`` of our own request in this event; ``None`` if it is about something else."""
+def change_of_own(state: Any, sip_call_id: str, *methods: str) -> Any | None:
+    """Return the ``TsxStateEvent`` of our own request in this event; ``None`` if it is about something else. PJSUA reports a
+    request of a call that is over to the call that has its slot by then: ``sip_call_id`` tells them apart, once it is
+    known.
+    """
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
         return None
     change = state.e.body.tsxState
-    return change if change.tsx.role == pj.PJSIP_ROLE_UAC and change.tsx.method in methods else None
+    if change.tsx.role != pj.PJSIP_ROLE_UAC or change.tsx.method not in methods:
+        return None
+    request = sip_message.readable(change.tsx.lastTx.wholeMsg)
+    is_of_other = sip_call_id and request and sip_message.header_value(request, "call-id") != sip_call_id
+    return None if is_of_other else change
 
 
 def received(state: Any) -> str:

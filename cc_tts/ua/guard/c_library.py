@@ -442,7 +442,8 @@ class CLibrary:
         if not self.has_dialog(call_id, local_tag, remote_tag):
             return False
         invite = self._invite_of(self._find_dialog(call_id, local_tag, remote_tag, 0))
-        return self._end_invite(invite, 408, 1) == 0  # 1: PJSUA is told, and lets its slot go
+        status: int = self._end_invite(invite, 408, 1)  # 1: PJSUA is told, and lets its slot go
+        return status == 0
 
     def respond(self, rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         """Answer without a transaction (RFC 3261 §8.2.7)."""

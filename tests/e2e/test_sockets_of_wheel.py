@@ -143,21 +143,21 @@ async def test_calls_that_are_over_keep_nobody_out_while_pjsip_repeats_their_las
         assert (await invite_once("silent", server.sip_port)).status == 200
 
 
-async def test_a_bye_that_is_answered_late_leaves_the_call_alone_that_has_the_place_now(server: Server) -> None:
+async def test_a_bye_that_is_answered_late_leaves_the_call_alone_that_has_the_place_now(fresh_server: Server) -> None:
     async with contextlib.AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(RawPeer()) for _ in range(NUM_CALLS)]
         for peer in peers:
-            await place(server, peer, timeout_s=60)
+            await place(fresh_server, peer, timeout_s=60)
             await peer.expect("INVITE")
             peer.answer("200 OK", body=SDP.format(port=9, formats=0))
             await peer.expect("ACK")
-        for call in await server.calls():
-            assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
+        for call in await fresh_server.calls():
+            assert (await fresh_server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
         for peer in peers:
             await peer.expect("BYE")
         callers: list[RawCaller] = []
         while len(callers) < NUM_CALLS:
-            caller = await stack.enter_async_context(RawCaller("silent", server.sip_port))
+            caller = await stack.enter_async_context(RawCaller("silent", fresh_server.sip_port))
             caller.invite()
             answer = await caller.final()
             caller.ack()

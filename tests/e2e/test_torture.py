@@ -10,6 +10,7 @@ from lab.ports import HOST
 from lab.raw_sip import SDP, Answer, RawCaller, invite_once, options
 from lab.server_under_test import SMALL_MAX_CALLS, Server
 from lab.udp import UdpEndpoint
+from lab.waiting import until
 from tests.data.torture import messages
 
 pytestmark = pytest.mark.e2e
@@ -79,14 +80,19 @@ def test_every_case_of_the_rfc_is_there() -> None:
 
 async def test_torture_messages(small_server: Server) -> None:
     seen: dict[str, int | None] = {}
+
+    async def takes_calls() -> bool:
+        """The PyPI wheel takes none while too many of those that have ended keep their sockets, half a second each."""
+        port = small_server.sip_port
+        return (await options(port)).status == 200 and (await invite_once("silent", port)).status == 200
+
     for case in messages.ALL:
         async with Sender(small_server.sip_port) as sender:
             data = case.render(server=f"{HOST}:{small_server.sip_port}", own=sender.own)
             may_be_silent = None in case.allowed and not (200 in case.allowed and data.startswith(b"INVITE"))
             answer = await sender.send(data, SILENCE_S if may_be_silent else ANSWER_S)
         seen[case.name] = answer.status if answer else None
-        assert (await options(small_server.sip_port)).status == 200, case.name
-        assert (await invite_once("silent", small_server.sip_port)).status == 200, case.name
+        await until(takes_calls)
     wrong = {case.name: seen[case.name] for case in messages.ALL if seen[case.name] not in case.allowed}
     assert not wrong
 

@@ -431,6 +431,8 @@ class Server:
         return [call for call in answer["calls"] if call["id"] not in self._earlier_calls]
 
     async def only_call(self) -> Json:
+        """The one call of this test, once it has come."""
+        await until(self.calls)
         (call,) = await self.calls()
         return call
 

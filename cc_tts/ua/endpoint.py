@@ -11,7 +11,7 @@ import pjsua2 as pj
 
 from cc_tts import logs
 from cc_tts.audio import PTIME_NS, AudioFormat
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_S, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.media.quality import Quality
@@ -55,6 +55,8 @@ loop, by which a silent server is noticed. The process takes 0.4 % of a core, an
 """
 WATCH_SLOTS: Final = 50
 """Each leg is watched once in this many ticks, one second. Watching all in one tick would delay the media clock."""
+COUNT_INTERVAL_NS: Final = NS_PER_S
+"""The interval of the reports of what was counted: requests that were refused, packets to a capture server (unmeasured)."""
 TIMER_SLOTS: Final = 5
 """A leg's timers are checked once in this many ticks; unmeasured."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
@@ -79,7 +81,7 @@ class UserAgent(Agent[Leg]):
         self._bridges = Bridges(self._legs, send)
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
         self._watch_slot = 0
-        self._last_tick_ns = 0
+        self._last_tick_ns = self._counted_ns = 0
         self._lateness = TickLateness(settings.sip.max_media_lateness_ms)
         self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._active_pjsua_calls = 0
@@ -203,7 +205,8 @@ class UserAgent(Agent[Leg]):
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)
             self._dropped_messages.tick(now_ns)
-            if not self._watch_slot:
+            if now_ns - self._counted_ns >= COUNT_INTERVAL_NS:
+                self._counted_ns = now_ns
                 self._report_counts()
             self._accounts.tick(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)

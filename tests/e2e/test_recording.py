@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import itertools
 import os
 import subprocess
 import wave
@@ -26,8 +27,6 @@ LONG_CALL_S = float(os.environ.get("CC_TTS_LONG_CALL_S", "40"))
 
 NOISE_S = 3
 MAX_TRIES = 5
-CALM_S = 60
-"""The jitter buffer has its smallest delay again by then, which it makes longer when packets are late."""
 
 Samples = npt.NDArray[np.int16]
 
@@ -163,10 +162,10 @@ async def test_the_channels_do_not_drift_apart(server: Server, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 async def test_the_channels_do_not_drift_apart_in_a_long_call(server: Server, tmp_path: Path) -> None:
+    """A drift changes the delay again and again, the jitter buffer of a busy machine in a few steps."""
     found = await lags(server, tmp_path, LONG_CALL_S)
-    calm = min(CALM_S, len(found) // 4)
-    begin, end = found[:calm], found[-calm:]
-    assert min(end) == min(begin), found
+    num_steps = sum(earlier != later for earlier, later in itertools.pairwise(found))
+    assert num_steps <= len(found) // 4, found
 
 
 async def test_without_a_folder_an_invite_that_is_to_be_recorded_gets_488(lend: Lend) -> None:

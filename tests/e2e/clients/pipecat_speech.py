@@ -25,9 +25,9 @@ from pipecat.services.deepgram.flux.tts import DeepgramFluxTTSService
 from pipecat.services.deepgram.tts import DeepgramTTSService
 from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
 
-from lab.waiting import PATIENCE_S
-
 RATE_HZ = 8000
+PATIENCE_S = 60.0
+"""As in ``lab.waiting``, which the environment of the client packages does not have."""
 
 
 class Sink(FrameProcessor):  # type: ignore[misc]  # which is checked in an environment without Pipecat

@@ -194,8 +194,6 @@ class UserAgent(Agent[Leg]):
         self._publisher.tick()
         self._drain_playout_events()
         active_pjsua_calls = self._reap()
-        if self._capacity.is_pjsua_full():
-            self._left_calls.end_oldest()
         if active_pjsua_calls != self._active_pjsua_calls:
             self._active_pjsua_calls = active_pjsua_calls
             self._send(messages.ActivePjsuaCalls(count=active_pjsua_calls))
@@ -205,6 +203,8 @@ class UserAgent(Agent[Leg]):
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)
             self._dropped_messages.tick(now_ns)
+            if self._capacity.is_pjsua_full():
+                self._left_calls.end_oldest()
             if now_ns - self._counted_ns >= COUNT_INTERVAL_NS:
                 self._counted_ns = now_ns
                 self._report_counts()
